@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running other programs: one place for logging, errors and progress."""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .errors import WbError
+
+
+def need(tool: str, package: str) -> str:
+    """Return the path of ``tool``; WbError names the Debian ``package`` when it is missing."""
+    path = shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
+        raise WbError(f"{tool} not found: run 'make deps' or install the package {package}")
+    return path
+
+
+def say(text: str) -> None:
+    """Print one progress line to stderr, so that stdout stays parseable."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    what: str | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``argv``; output is captured, or appended to ``log``.
+
+    what: a phrase such as "building the stock kernel"; when given, progress is
+    shown for commands that take longer than 5 s, and errors start with it.
+    Raises WbError with the last line of output (or the log's name) on failure.
+    """
+    words = [os.fspath(a) for a in argv]
+    full_env = {**os.environ, **env} if env else None
+    start = time.monotonic()
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as out:
+            out.write(f"$ {shlex.join(words)}\n")
+            out.flush()
+            proc = subprocess.Popen(words, cwd=cwd, env=full_env, stdout=out, stderr=out)
+            try:
+                _wait_with_progress(proc, what, start, log)
+            except BaseException:
+                proc.terminate()
+                proc.wait()
+                raise
+        done = subprocess.CompletedProcess(words, proc.returncode, "", "")
+    else:
+        try:
+            done = subprocess.run(words, cwd=cwd, env=full_env, capture_output=True, text=True, check=False)
+        except FileNotFoundError as exc:
+            raise WbError(f"{words[0]} not found: run 'make deps'") from exc
+    if check and done.returncode != 0:
+        tail = f"see {log}" if log else (done.stderr or done.stdout).strip().splitlines()[-1:]
+        detail = tail if isinstance(tail, str) else " ".join(tail)
+        raise WbError(f"{what or shlex.join(words[:4])} failed ({done.returncode}): {detail}")
+    return done
+
+
+def _wait_with_progress(proc: subprocess.Popen[bytes], what: str | None, start: float, log: Path) -> None:
+    shown = 0.0
+    while True:
+        try:
+            proc.wait(timeout=1)
+            break
+        except subprocess.TimeoutExpired:
+            now = time.monotonic() - start
+            if what and now > 5 and now - shown >= (1 if sys.stderr.isatty() else 30):
+                shown = now
+                end = "\r" if sys.stderr.isatty() else "\n"
+                print(f"  {what}: {now:.0f} s, {_lines(log)} log lines", end=end, file=sys.stderr, flush=True)
+    if what and shown and sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _lines(log: Path) -> int:
+    with log.open("rb") as f:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: f.read(1 << 16), b""))
+
+
+def sha256_file(path: Path) -> str:
+    """Hex sha256 of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as f:
+        for chunk in iter(lambda: f.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    """Hex sha256 of a string."""
+    return hashlib.sha256(text.encode()).hexdigest()
