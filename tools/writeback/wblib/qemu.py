@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0
+"""QEMU command lines of the lanes, and running one guest until it is done or dead."""
+
+import functools
+import os
+import re
+import shlex
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import WbError
+from .paths import BUILD
+from .proc import need, say
+
+QEMU = "qemu-system-x86_64"
+# One virtual ns per instruction.  A guest whose case is silent for this much
+# wall time is dead: the slowest case prints far more often.
+SILENT_S = 900
+BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable"
+# Throttles of the functional lane's disks (bytes/s), the SATA disk of the published incidents.
+DRIVE_BPS = 400_000_000
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One guest to run: what boots, with which case, in which lane."""
+
+    image: Path
+    initrd: Path
+    case: str
+    args: tuple[str, ...]
+    seed: int = 1
+    memory_mib: int = 2048
+    lane: str = "exact"
+    smp: int = 1
+    disk: str | None = None  # functional lane: "ahci" or "nvme"
+    disk_gib: int = 8
+    extra_cmdline: str = ""
+
+
+@dataclass
+class Outcome:
+    """What a guest left behind; ``exit_code`` is None when it died before its case ended."""
+
+    exit_code: int | None
+    ktap: str
+    wall_s: float
+    problem: str = ""
+    command: list[str] = field(default_factory=list)
+
+
+def version() -> str:
+    """QEMU's version string, for the result's meta."""
+    return subprocess.run([need(QEMU, "qemu-system-x86"), "--version"], capture_output=True, text=True,
+                          check=False).stdout.splitlines()[0]
+
+
+def _accelerator(guest: Guest) -> list[str]:
+    if guest.lane == "exact":
+        return ["-accel", "tcg", "-cpu", "max", "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),
+                "-rtc", "base=2026-01-01,clock=vm"]
+    if kvm_works(guest.image):
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+def _disk_args(guest: Guest, out: Path) -> list[str]:
+    if guest.disk is None:
+        return []
+    drive = (f"file={out / 'disk.img'},if=none,id=d0,format=raw,cache=unsafe,discard=unmap,"
+             f"throttling.bps-total={DRIVE_BPS},throttling.iops-total=20000")
+    device = {"ahci": ["-device", "ich9-ahci,id=ahci0", "-device", "ide-hd,drive=d0,bus=ahci0.0"],
+              "nvme": ["-device", "nvme,drive=d0,serial=wb0"]}
+    if guest.disk not in device:
+        raise WbError(f"unknown functional disk '{guest.disk}': ahci or nvme", 2)
+    return ["-drive", drive, *device[guest.disk]]
+
+
+def command(guest: Guest, out: Path) -> list[str]:
+    """The exact QEMU command line; serial ports 0 to 2 go to files in ``out``."""
+    append = " ".join(filter(None, [BASE_ARGS, guest.extra_cmdline, "--", "wb-case", guest.case, *guest.args]))
+    return [
+        QEMU, "-nodefaults", "-no-user-config", "-machine", "q35", *_accelerator(guest),
+        "-m", f"{guest.memory_mib}M", "-smp", str(guest.smp),
+        "-serial", f"file:{out / 'console.log'}", "-serial", f"file:{out / 'ktap'}", "-serial", f"file:{out / 'data.tar'}",
+        *_disk_args(guest, out), "-display", "none", "-monitor", "none", "-no-reboot",
+        "-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", append,
+    ]
+
+
+def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], None] | None = None) -> Outcome:
+    """Run ``guest`` with its files in ``out``; never raises for what the guest does.
+
+    timeout_s: wall seconds after which the guest is killed.  tick: called about
+    once a second with the elapsed wall seconds.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if guest.disk is not None:
+        with (out / "disk.img").open("wb") as f:
+            f.truncate(guest.disk_gib << 30)
+    argv = command(guest, out)
+    start = time.monotonic()
+    # A guest must not outlive wb, however wb dies.
+    proc = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    problem = ""
+    try:
+        problem = _watch(proc, out, start, timeout_s, tick)
+    finally:
+        if proc.poll() is None:
+            proc.kill()
+        _, stderr = proc.communicate()
+        (out / "disk.img").unlink(missing_ok=True)
+    wall = time.monotonic() - start
+    if not problem and proc.returncode != 0:
+        lines = (stderr or "").strip().splitlines()
+        how = f"signal {-proc.returncode}" if proc.returncode < 0 else f"status {proc.returncode}"
+        problem = f"QEMU ended with {how}" + (f": {lines[-1]}" if lines else "")
+    code = _unpack(out)
+    if code is None and not problem:
+        problem = _why_dead(out / "console.log")
+    ktap = _text(out / "ktap")
+    return Outcome(code, ktap, wall, problem, argv)
+
+
+def _watch(proc: "subprocess.Popen[str]", out: Path, start: float, timeout_s: float,
+           tick: Callable[[float], None] | None) -> str:
+    seen, since = -1, start
+    while True:
+        try:
+            proc.wait(timeout=1)
+            return ""
+        except subprocess.TimeoutExpired:
+            pass
+        now = time.monotonic()
+        if tick:
+            tick(now - start)
+        size = sum(_size(out / n) for n in ("console.log", "ktap", "data.tar"))
+        if size != seen:
+            seen, since = size, now
+        if now - start > timeout_s:
+            return f"still running after {timeout_s:.0f} s and killed (raise --timeout on a slow host)"
+        if now - since > SILENT_S:
+            return f"hung: silent for {SILENT_S} s and killed"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace").replace("\r\n", "\n") if path.exists() else ""
+
+
+def _unpack(out: Path) -> int | None:
+    """Unpack the guest's tar into ``out``/data; its exit code, or None if the tar is not whole."""
+    tar = out / "data.tar"
+    try:
+        with tarfile.open(tar) as archive:
+            archive.extractall(out / "data", filter="data")
+        tar.unlink()
+        return int((out / "data" / "exit").read_text())
+    except (FileNotFoundError, tarfile.TarError, ValueError, EOFError):
+        return None
+    except OSError as exc:
+        raise WbError(f"cannot write {out}: {exc.strerror}; free some disk space and run again") from exc
+
+
+def _why_dead(console: Path) -> str:
+    text = _text(console)
+    for pattern, what in (
+        (r"INFO: task (.*) blocked for more than", "hung task"),
+        (r"watchdog: BUG: soft lockup.*", "soft lockup"),
+        (r"(?:BUG|Oops|general protection fault|kernel BUG).*", "oops"),
+        (r"Kernel panic - not syncing: (.*)", "kernel panic"),
+        (r"Out of memory: (.*)", "out of memory"),
+    ):
+        match = re.search(pattern, text)
+        if match:
+            return f"guest died ({what}: {match.group(0)[:100]})"
+    return "guest ended before its case did"
+
+
+@functools.cache
+def kvm_works(image: Path) -> bool:
+    """True if KVM boots ``image`` within 20 s.
+
+    /dev/kvm that opens proves nothing: on some hosts an unmodified kernel never
+    leaves its decompressor.  So boot it without a root and wait for its panic.
+    """
+    if os.environ.get("WB_NO_KVM") or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    BUILD.mkdir(parents=True, exist_ok=True)
+    log = BUILD / "kvm-probe.log"
+    argv = [QEMU, "-nodefaults", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
+            "-monitor", "none", "-no-reboot", "-serial", f"file:{log}", "-kernel", str(image), "-append",
+            "console=ttyS0 panic=-1"]
+    try:
+        subprocess.run(argv, timeout=20, capture_output=True, check=False)
+    except subprocess.TimeoutExpired:
+        pass
+    works = "Linux version" in _text(log)
+    say(f"  KVM: {'works' if works else 'does not boot a kernel here, using TCG'}")
+    return works
+
+
+def shown(argv: list[str]) -> str:
+    """``argv`` as one line to paste into a shell."""
+    return shlex.join(argv)
