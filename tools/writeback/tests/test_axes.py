@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cases and axes: defaults, errors that name what is allowed, stable directory names."""
+
+import argparse
+import re
+
+import pytest
+
+from wblib import axes
+from wblib.errors import WbError
+
+
+def test_defaults_are_allowed_values() -> None:
+    for case in axes.CASES.values():
+        full = axes.validate(case.name, {})
+        assert list(full) == [a.name for a in case.axes]
+        assert all(full[a.name] == a.default for a in case.axes)
+
+
+def test_given_values_win_and_numbers_are_canonical() -> None:
+    full = axes.validate("read-latency", {"disk": "fifo", "readers": "020", "wbt": "2000"})
+    assert (full["disk"], full["readers"], full["wbt"]) == ("fifo", "20", "2000")
+    assert axes.validate("read-latency", {"disk": "dev:/dev/sda"})["disk"] == "dev:/dev/sda"
+
+
+@pytest.mark.parametrize(
+    ("case", "given", "words"),
+    [
+        ("read-latncy", {}, ["unknown case", "did you mean read-latency?"]),
+        ("read-latency", {"dsik": "sata"}, ["no axis --dsik", "did you mean --disk?"]),
+        ("read-latency", {"disk": "satta"}, ["sata|nvme|hdd|fifo|usb", "did you mean sata?"]),
+        ("read-latency", {"disk": "dev:/etc/passwd"}, ["dev:/dev/X"]),
+        ("read-latency", {"readers": "0"}, ["1..64"]),
+        ("read-latency", {"readers": "4k"}, ["1..64"]),
+        ("read-latency", {"rate": "-5"}, ["0..1000000 IOPS"]),
+        ("read-latency", {"wbt": ""}, ["--wbt ''", "default|off"]),
+        ("dirty-limits", {"writer": "idle"}, ["dirty-limits has no axis --writer"]),
+        ("wbdisk", {"disk": "sata"}, ["no axes"]),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_is_allowed(case: str, given: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(WbError) as err:
+        axes.validate(case, given)
+    assert err.value.code == 2
+    assert "\n" not in str(err.value)
+    for word in words:
+        assert word in str(err.value)
+
+
+def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
+    base = axes.validate("read-latency", {"disk": "fifo"})
+    assert axes.slug("read-latency", base) == "fifo-xfs-none-wbt-default-buffered"
+    assert axes.slug("read-latency", dict(reversed(base.items()))) == axes.slug("read-latency", base)
+    seen = {axes.slug("read-latency", base)}
+    for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
+                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"}):
+        name = axes.slug("read-latency", axes.validate("read-latency", base | given))
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", name)
+        assert name not in seen
+        seen.add(name)
+    assert axes.slug("wbdisk", {}) == "default"
+
+
+def test_guest_args_are_few_and_end_with_the_seed() -> None:
+    full = axes.validate("read-latency", {"max-sectors-kb": "128"})
+    assert axes.guest_args("read-latency", full, 3) == [
+        "--disk=sata", "--fs=xfs", "--sched=none", "--wbt=default", "--writer=buffered",
+        "--max-sectors-kb=128", "--seed=3",
+    ]
+    everything = axes.validate("read-latency", {
+        "readers": "20", "rate": "0", "mib": "1", "max-sectors-kb": "128", "reader-prio": "normal", "runtime": "9",
+    })
+    # the kernel passes at most 32 words to init, CASE and its own name included
+    assert len(axes.guest_args("read-latency", everything, 1)) <= 28
+    assert axes.guest_args("wbdisk", {}, 1) == ["--seed=1"]
+
+
+@pytest.mark.parametrize("bad", ["0", "-1", "x", "", "1.5", "2147483648", "99999999999"])
+def test_bad_seed(bad: str) -> None:
+    with pytest.raises(WbError, match="must be a number from 1"):
+        axes.check_seed(bad)
+
+
+def test_options_of_argparse_round_trip() -> None:
+    parser = argparse.ArgumentParser()
+    axes.add_axis_options(parser)
+    args = parser.parse_args(["--disk", "hdd", "--max-sectors-kb=64"])
+    assert axes.given_axes(args) == {"disk": "hdd", "max-sectors-kb": "64"}
+    assert axes.given_axes(parser.parse_args([])) == {}
+    assert "--reader-prio" in parser.format_help()
+
+
+def test_description_names_every_axis() -> None:
+    for case in axes.CASES.values():
+        text = axes.describe(case)
+        assert all(f"--{a.name} " in text for a in case.axes)
+        assert case.incident in text

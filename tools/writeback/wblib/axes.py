@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The cases and their axes, in one place: ``wb list``, ``wb run``, the suites and the docs use it.
+
+A case is a script CASE.sh in the kselftest directory; an axis is one of its
+--name=value options.  Values are strings everywhere, as on a command line.
+"""
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .errors import WbError
+
+SEED_MAX = 2**31 - 1  # fio's randseed and QEMU's -seed both take it
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One option of a case.
+
+    choices: the words allowed.  low, high: when given, a number between them
+    is allowed too.  pattern: when given, so is a value that matches all of it.
+    main: always part of the guest's command line and of the result's directory;
+    the others only when they differ from the default.
+    """
+
+    name: str
+    default: str
+    help: str
+    choices: tuple[str, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    unit: str = ""
+    pattern: str = ""
+    pattern_help: str = ""
+    main: bool = False
+
+    def allowed(self) -> str:
+        """The allowed values in words, for help and errors."""
+        parts = list(self.choices)
+        if self.pattern_help:
+            parts.append(self.pattern_help)
+        if self.low is not None:
+            parts.append(f"{self.low}..{self.high}" + (f" {self.unit}" if self.unit else ""))
+        return "|".join(parts)
+
+    def check(self, value: str) -> str:
+        """Return ``value`` in its canonical form; WbError (code 2) when it is not allowed."""
+        if value in self.choices or (self.pattern and re.fullmatch(self.pattern, value)):
+            return value
+        number = int(value) if re.fullmatch(r"[0-9]{1,12}", value) else -1
+        if self.low is not None and self.high is not None and self.low <= number <= self.high:
+            return str(number)
+        raise WbError(f"--{self.name} {value or repr('')}: must be {self.allowed()}{_hint(value, self.choices)}", 2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: what it measures and what one run of it costs.
+
+    guest_mib: RAM of the guest.  wall_s: about how long one seed takes on one
+    core, for the first estimate of the time left.
+    """
+
+    name: str
+    help: str
+    incident: str
+    axes: tuple[Axis, ...]
+    guest_mib: int = 2048
+    wall_s: int = 40
+
+    def axis(self, name: str) -> Axis:
+        """The axis ``name``; WbError (code 2) with the nearest name when there is none."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        names = [a.name for a in self.axes]
+        known = ", ".join(f"--{n}" for n in names) or "no axes"
+        raise WbError(f"{self.name} has no axis --{name}: it has {known}{_hint(name, names, '--')}", 2)
+
+
+def _hint(word: str, options: Iterable[str], prefix: str = "") -> str:
+    near = difflib.get_close_matches(word.lower(), list(options), n=1, cutoff=0.5)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
+def unknown(kind: str, word: str, options: Iterable[str]) -> WbError:
+    """The one-line error for a ``word`` that is none of ``options``, with the nearest one."""
+    names = list(options)
+    return WbError(f"unknown {kind} '{word}': choose from {', '.join(names)}{_hint(word, names)}", 2)
+
+
+PROFILES = ("sata", "nvme", "hdd", "fifo", "usb")
+
+
+def _disk(default: str) -> Axis:
+    return Axis(
+        "disk", default,
+        "disk model (wbdisk profile sata-ssd, nvme-ssd, hdd, fifo, usb-stick), or a device of the functional lane",
+        choices=PROFILES, pattern=r"dev:/dev/[A-Za-z0-9_/-]+", pattern_help="dev:/dev/X", main=True,
+    )
+
+
+_CASES = (
+    Case(
+        "read-latency",
+        "latency of rate-limited random readers while one file is written, then synced",
+        "Cloudflare 2017: buffered writeback takes reads from 0.8 to 64 ms at p99.95",
+        (
+            _disk("sata"),
+            Axis("fs", "xfs", "file system of the disk", ("xfs", "ext4"), main=True),
+            Axis("sched", "none", "I/O scheduler of the disk", ("none", "mq-deadline", "kyber", "bfq"), main=True),
+            # block/blk-wbt.c: 2 ms without, 75 ms with rotating media
+            Axis("wbt", "default", "wbt_lat_usec: the kernel's default, off, or a target for reads in us",
+                 ("default", "off"), 1, 10_000_000, "us", main=True),
+            Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, or dd with an fsync per MiB",
+                 ("idle", "direct", "buffered", "fsync"), main=True),
+            Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random)", (), 1, 64),
+            Axis("rate", "1000", "Poisson rate of each reader; 0 = as fast as they can", (), 0, 1_000_000, "IOPS"),
+            Axis("mib", "1024", "size of the file written", (), 1, 16384, "MiB"),
+            Axis("max-sectors-kb", "default", "largest request the block layer sends", ("default",), 4, 4096, "KiB"),
+            Axis("reader-prio", "fifo", "readers' policy: SCHED_FIFO keeps CPU sharing out of the latency",
+                 ("fifo", "normal")),
+            Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
+        ),
+        wall_s=40,
+    ),
+    Case(
+        "dirty-ratio-dd",
+        "apparent and fdatasync speed of dd with vm.dirty_ratio 40 and 20",
+        "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115",
+        (_disk("fifo"),),
+        wall_s=90,
+    ),
+    Case(
+        "dirty-limits",
+        "peak of dirty + writeback pages against the threshold of the same moment, 7 settings",
+        "OSM import study: peak Dirty for dirty_background/dirty 10/20 % ... 50/100 MB",
+        (_disk("fifo"),),
+        # the row 1000/500 MB is only meaningful when 1 GB is below what is dirtyable
+        guest_mib=4608,
+        wall_s=240,
+    ),
+    Case(
+        "ext4-nodelalloc",
+        "cp and dd on ext4 with delalloc, nodelalloc, and nodelalloc,dioread_nolock",
+        "Alibaba Cloud Linux 2: 28 MB/s under nodelalloc,dioread_nolock",
+        (_disk("fifo"),),
+        wall_s=240,
+    ),
+    Case(
+        "wbdisk",
+        "the modelled disk itself: attributes, timing, faults, power cut, removal in use",
+        "none: tests the test module",
+        (),
+        wall_s=60,
+    ),
+    Case(
+        "wbdisk-kunit",
+        "KUnit tests of the disk model's arithmetic",
+        "none: tests the test module",
+        (),
+        wall_s=15,
+    ),
+)
+CASES: dict[str, Case] = {c.name: c for c in _CASES}
+
+
+def case(name: str) -> Case:
+    """The case ``name``; WbError (code 2) with the nearest name when there is none."""
+    if name not in CASES:
+        raise unknown("case", name, CASES)
+    return CASES[name]
+
+
+def validate(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """All axes of case ``name``, in order, with ``given`` over the defaults.
+
+    Raises WbError (code 2) for an unknown case or axis, or a value out of range.
+    """
+    the_case = case(name)
+    for axis_name, value in given.items():
+        the_case.axis(axis_name).check(value)
+    return {a.name: a.check(given.get(a.name, a.default)) for a in the_case.axes}
+
+
+def check_seed(text: str | int) -> int:
+    """A seed as a number from 1 to SEED_MAX; WbError (code 2) for anything else."""
+    if re.fullmatch(r"[0-9]{1,10}", str(text)) and 1 <= int(text) <= SEED_MAX:
+        return int(text)
+    raise WbError(f"seed '{text}': must be a number from 1 to {SEED_MAX}", 2)
+
+
+def slug(name: str, axes: Mapping[str, str]) -> str:
+    """A directory name for validated ``axes``: the main ones, then what differs from the default.
+
+    The same axes always give the same name, whatever their order; a case
+    without axes gives "default".
+    """
+    words = []
+    for axis in case(name).axes:
+        value = re.sub(r"[^A-Za-z0-9_]+", "-", axes.get(axis.name, axis.default))
+        if axis.main and value in axis.choices and value != "default" and axis.name != "wbt":
+            words.append(value)
+        elif axis.main or axes.get(axis.name, axis.default) != axis.default:
+            words.append(f"{axis.name}-{value}")
+    return "-".join(words) or "default"
+
+
+def guest_args(name: str, axes: Mapping[str, str], seed: int) -> list[str]:
+    """Arguments of the guest's CASE.sh: main axes, the others where not default, and the seed."""
+    words = []
+    for axis in case(name).axes:
+        value = axes.get(axis.name, axis.default)
+        if axis.main or value != axis.default:
+            words.append(f"--{axis.name}={value}")
+    return [*words, f"--seed={seed}"]
+
+
+def add_axis_options(parser: argparse.ArgumentParser) -> None:
+    """Add every axis of every case to ``parser``; ``given_axes`` reads them back.
+
+    Values are checked later, by ``validate``, since they depend on the case.
+    """
+    group = parser.add_argument_group("axes", "which case has which, with defaults: 'wb list'")
+    shown: dict[str, list[str]] = {}
+    for the_case in CASES.values():
+        for axis in the_case.axes:
+            shown.setdefault(axis.name, []).append(the_case.name)
+    for name, owners in shown.items():
+        axis = CASES[owners[0]].axis(name)
+        group.add_argument(
+            f"--{name}", dest=f"axis:{name}", metavar="VALUE",
+            help=f"{axis.help}: {axis.allowed()}".replace("%", "%%"),
+        )
+
+
+def given_axes(args: argparse.Namespace) -> dict[str, str]:
+    """The axes given on a command line that ``add_axis_options`` described."""
+    return {k.removeprefix("axis:"): v for k, v in vars(args).items() if k.startswith("axis:") and v is not None}
+
+
+def describe(the_case: Case) -> str:
+    """The text of ``wb list`` for one case."""
+    lines = [f"{the_case.name}: {the_case.help}", f"    replays {the_case.incident}"]
+    for axis in the_case.axes:
+        lines.append(f"    --{axis.name} {axis.allowed()}  (default {axis.default})")
+    return "\n".join(lines)
