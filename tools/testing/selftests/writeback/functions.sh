@@ -1,0 +1,303 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Shell functions for the writeback selftests: options, KTAP, metrics, saved
+# settings, cleanup.  Disks and file systems are in lib-disk.sh, which this file
+# sources.  A case looks like this:
+#
+#	. "$(dirname "$0")/functions.sh"
+#	opt_add  fs xfs 'xfs|ext4' "file system"
+#	opt_disk				# --disk --disk-set --dir --erase
+#	opt_parse "What the case shows." "$@"	# may exit: 0 help, 2 bad option
+#	wb_begin fio jq				# header, root, tools; may SKIP
+#	ktap_set_plan 2
+#	disk_setup "${OPT[fs]}"			# MNT is mounted, DISK_* are set
+#	metric write_mbps 314 MB/s		# before the result it belongs to
+#	check "readers ran" [ "$n" -gt 0 ]
+#	check_dmesg				# one result of its own
+#	ktap_finished
+#
+# Every function returns 0 on success unless it says otherwise.
+
+WB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ksft_skip=4
+readonly EXIT_USAGE=2
+
+if [ ! -r "$WB_DIR/../kselftest/ktap_helpers.sh" ]; then
+	echo "$0: no ../kselftest/ktap_helpers.sh: run from a kernel tree or an installed kselftest tree" >&2
+	exit 1
+fi
+# shellcheck source=/dev/null
+. "$WB_DIR/../kselftest/ktap_helpers.sh"
+
+MAX_RETRIES=600
+RETRY_INTERVAL=.1	# seconds
+
+# ---- options ---------------------------------------------------------------
+
+declare -A OPT OPT_RE OPT_HELP OPT_GIVEN
+OPT_ORDER=()
+
+# opt_add(name, default, regex, help) - declare the option --name=VALUE
+#	regex - extended regular expression for the whole value; the word "flag"
+#		declares --name without a value, OPT[name] is then 0 or 1
+function opt_add() {
+	OPT[$1]=$2
+	OPT_RE[$1]=$3
+	OPT_HELP[$1]=$4
+	OPT_ORDER+=("$1")
+}
+
+# opt_disk() - declare the options that choose where a case runs
+function opt_disk() {
+	opt_add disk "${1:-sata}" 'fifo|sata|nvme|hdd|usb|dev:/dev/[^ ]+' \
+		"modelled disk, or dev:/dev/X: that block device (its data is lost)"
+	opt_add disk-set "" '([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?' \
+		"override attributes of the modelled disk: attr=value,..."
+	opt_add dir "" '(/.*)?' "run below this existing directory: no module, no mkfs"
+	opt_add erase 0 flag "allow --disk=dev: on a disk that is not QEMU's"
+}
+
+function usage_error() {
+	echo "${0##*/}: $1 (try --help)" >&2
+	exit "$EXIT_USAGE"
+}
+
+function opt_usage() {
+	local name
+	printf 'Usage: %s [--option=value ...]\n\n%s\n\n' "${0##*/}" "$1"
+	for name in "${OPT_ORDER[@]}"; do
+		if [ "${OPT_RE[$name]}" = flag ]; then
+			printf '  --%-24s %s\n' "$name" "${OPT_HELP[$name]}"
+		else
+			printf '  --%-24s %s\n' "$name=${OPT[$name]}" "${OPT_HELP[$name]}"
+		fi
+	done
+	printf '\nExit code: 0 pass, 1 fail, %d bad option, %d skipped.\n' \
+		"$EXIT_USAGE" "$ksft_skip"
+}
+
+# opt_parse(about, args...) - fill OPT, and OPT_GIVEN for what the caller named
+#	about - what --help says the case does
+function opt_parse() {
+	local about=$1 arg name value
+	shift
+	opt_add seed 1 '[0-9]{1,9}' "seed of every pseudo-random choice"
+	for arg in "$@"; do
+		case $arg in
+		--help) opt_usage "$about"; exit 0 ;;
+		--*=*) name=${arg%%=*} value=${arg#*=} ;;
+		--*) name=$arg value=1 ;;
+		*) usage_error "unexpected argument '$arg'" ;;
+		esac
+		name=${name#--}
+		[[ -n "$name" && -n "${OPT_RE[$name]+set}" ]] ||
+			usage_error "unknown option '--$name'"
+		if [ "${OPT_RE[$name]}" = flag ]; then
+			[[ $value =~ ^[01]$ ]] || usage_error "--$name takes no value"
+		elif [ "$arg" = "--$name" ]; then
+			usage_error "--$name needs a value"
+		elif ! [[ $value =~ ^(${OPT_RE[$name]})$ ]]; then
+			usage_error "bad value '$value' for --$name: ${OPT_HELP[$name]}"
+		fi
+		OPT[$name]=$value
+		# shellcheck disable=SC2034 # for the cases
+		OPT_GIVEN[$name]=1
+	done
+}
+
+# ---- begin, end, skip ------------------------------------------------------
+
+CLEANUP=()
+
+# on_exit(cmd...) - run cmd at exit, last registered first
+function on_exit() {
+	CLEANUP+=("$(printf '%q ' "$@")")
+}
+
+function run_cleanup() {
+	local i
+	trap - EXIT
+	trap '' INT TERM HUP
+	for ((i = ${#CLEANUP[@]} - 1; i >= 0; i--)); do
+		eval "${CLEANUP[i]}"
+	done
+	CLEANUP=()
+}
+
+# skip_all(reason...) - nothing can be tested here; only before ktap_set_plan
+function skip_all() {
+	ktap_skip_all "$@"
+	exit "$ksft_skip"
+}
+
+# die(message...) - the case cannot go on
+function die() {
+	ktap_exit_fail_msg "$@"
+}
+
+# wb_begin(tools...) - KTAP header, cleanup trap, needs root and the tools
+function wb_begin() {
+	local tool
+	ktap_print_header
+	[ "$(id -u)" -eq 0 ] || skip_all "must be run as root"
+	for tool in "$@"; do
+		command -v "$tool" > /dev/null || skip_all "needs $tool"
+	done
+	trap run_cleanup EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	if [ -z "${WB_OUT:-}" ]; then
+		WB_OUT=$(mktemp -d /tmp/writeback.XXXXXX) || skip_all "no room below /tmp"
+		on_exit rm -rf "$WB_OUT"
+	fi
+	export WB_OUT
+	dmesg_mark
+}
+
+# loop_until(cmd) - evaluate cmd until it succeeds; 1 after a minute of failure
+function loop_until() {
+	local cmd="$*" i=0
+	while true; do
+		eval "$cmd" && return 0
+		[[ $((i++)) -eq $MAX_RETRIES ]] && return 1
+		sleep "$RETRY_INTERVAL"
+	done
+}
+
+# ---- reporting -------------------------------------------------------------
+
+# note(text...) - diagnostic line, blanks kept
+function note() {
+	printf '# %s\n' "$*"
+}
+
+# note_file(file) - a whole file as diagnostics
+function note_file() {
+	sed 's/^/# /' "$1"
+}
+
+# metric(name, value, unit) - a measured value, in the form the harness collects
+function metric() {
+	if [[ $2 =~ ^-?[0-9.]+(e[-+]?[0-9]+)?$ ]]; then
+		printf '# %s: %s %s\n' "$1" "$2" "$3"
+	else
+		note "no value for $1 (got '$2')"
+	fi
+}
+
+# check(description, cmd...) - one KTAP result: pass if cmd succeeds
+function check() {
+	local description=$1
+	shift
+	if "$@"; then
+		ktap_test_pass "$description"
+	else
+		ktap_test_fail "$description"
+	fi
+}
+
+# calc(expression) - print the value of an arithmetic expression (floating point)
+function calc() {
+	awk "BEGIN { printf \"%.6g\", ($1) }"
+}
+
+# holds(expression) - does a floating point comparison hold?  Says so if not.
+function holds() {
+	awk "BEGIN { exit !($1) }" && return 0
+	note "does not hold: $1"
+	return 1
+}
+
+# now_us(var) - microseconds since the epoch, without a fork
+function now_us() {
+	printf -v "$1" '%s' "${EPOCHREALTIME/[.,]/}"
+}
+
+# ---- kernel messages -------------------------------------------------------
+
+SPLAT='BUG:|WARNING:|Oops|general protection fault|INFO: task .* blocked|Call Trace|KASAN|UBSAN|possible circular|possible recursive|self-detected stall|soft lockup|divide error'
+
+# dmesg_mark() - start of the messages that dmesg_new looks at
+function dmesg_mark() {
+	DMESG_MARK="writeback selftest ${0##*/} $$ $RANDOM$RANDOM"
+	echo "$DMESG_MARK" > /dev/kmsg
+}
+
+# dmesg_new() - print what the kernel said since dmesg_mark
+function dmesg_new() {
+	dmesg | awk -v mark="$DMESG_MARK" 'seen; index($0, mark) { seen = 1 }'
+}
+
+# check_dmesg([regex]) - one KTAP result: no splat since dmesg_mark
+#	regex - further messages that count as a failure
+function check_dmesg() {
+	local found
+	found=$(dmesg_new | grep -E -m 20 "$SPLAT${1:+|$1}")
+	[ -z "$found" ] || printf '%s\n' "$found" | sed 's/^/# dmesg: /'
+	check "no kernel splat" [ -z "$found" ]
+}
+
+# ---- settings that are put back --------------------------------------------
+
+declare -A SAVED
+
+# save_value(file) - put the present content of a sysfs or procfs file back at exit
+function save_value() {
+	local value
+	[ -z "${SAVED[$1]+set}" ] || return 0
+	value=$(< "$1") || return
+	# Schedulers and other choices read as "a [b] c".
+	[[ $value =~ \[([^]]+)\] ]] && value=${BASH_REMATCH[1]}
+	SAVED[$1]=$value
+	on_exit restore_value "$1"
+}
+
+function restore_value() {
+	# The file goes with its disk.
+	[ ! -e "$1" ] || echo "${SAVED[$1]}" > "$1"
+}
+
+# set_value(file, value) - write, and put the old value back at exit
+#	Returns 1 if the kernel refuses the value.
+function set_value() {
+	save_value "$1" && { echo "$2" > "$1"; } 2> /dev/null
+}
+
+readonly VM=/proc/sys/vm
+DIRTY_SAVED=
+
+# set_dirty(knob, value) - write vm.dirty_<knob>; all six are put back at exit
+#	knob - ratio background_ratio bytes background_bytes
+#	       expire_centisecs writeback_centisecs
+function set_dirty() {
+	local knob
+	if [ -z "$DIRTY_SAVED" ]; then
+		for knob in bytes ratio background_bytes background_ratio \
+			    expire_centisecs writeback_centisecs; do
+			SAVED[dirty_$knob]=$(< "$VM/dirty_$knob")
+		done
+		DIRTY_SAVED=1
+		on_exit restore_dirty
+	fi
+	{ echo "$2" > "$VM/dirty_$1"; } 2> /dev/null
+}
+
+# Of a ratio and its bytes one is in force; writing the one that reads 0 would
+# clear the other.
+function restore_dirty() {
+	local kind
+	for kind in "" background_; do
+		if [ "${SAVED[dirty_${kind}bytes]}" != 0 ]; then
+			echo "${SAVED[dirty_${kind}bytes]}" > "$VM/dirty_${kind}bytes"
+		else
+			echo "${SAVED[dirty_${kind}ratio]}" > "$VM/dirty_${kind}ratio"
+		fi
+	done
+	echo "${SAVED[dirty_expire_centisecs]}" > "$VM/dirty_expire_centisecs"
+	echo "${SAVED[dirty_writeback_centisecs]}" > "$VM/dirty_writeback_centisecs"
+}
+
+# shellcheck source=lib-disk.sh
+. "$WB_DIR/lib-disk.sh"
