@@ -30,6 +30,7 @@ def test_given_values_win_and_numbers_are_canonical() -> None:
         ("read-latency", {"dsik": "sata"}, ["no axis --dsik", "did you mean --disk?"]),
         ("read-latency", {"disk": "satta"}, ["sata|nvme|hdd|fifo|usb", "did you mean sata?"]),
         ("read-latency", {"disk": "dev:/etc/passwd"}, ["dev:/dev/X"]),
+        ("read-latency", {"disk-set": "rm -rf"}, ["ATTR=VALUE,..."]),
         ("read-latency", {"readers": "0"}, ["1..64"]),
         ("read-latency", {"readers": "4k"}, ["1..64"]),
         ("read-latency", {"rate": "-5"}, ["0..1000000 IOPS"]),
@@ -53,7 +54,8 @@ def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
     assert axes.slug("read-latency", dict(reversed(base.items()))) == axes.slug("read-latency", base)
     seen = {axes.slug("read-latency", base)}
     for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
-                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"}):
+                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"},
+                  {"disk-set": "link_mbps=100,jitter_ppm=5"}):
         name = axes.slug("read-latency", axes.validate("read-latency", base | given))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", name)
         assert name not in seen
@@ -70,12 +72,12 @@ def test_guest_args_are_few_and_end_with_the_seed() -> None:
     everything = axes.validate("read-latency", {
         "readers": "20", "rate": "0", "mib": "1", "max-sectors-kb": "128", "reader-prio": "normal", "runtime": "9",
     })
-    # the kernel passes at most 32 words to init, CASE and its own name included
+    # The kernel passes at most 32 words to init, CASE and its own name included
     assert len(axes.guest_args("read-latency", everything, 1)) <= 28
     assert axes.guest_args("wbdisk", {}, 1) == ["--seed=1"]
 
 
-@pytest.mark.parametrize("bad", ["0", "-1", "x", "", "1.5", "2147483648", "99999999999"])
+@pytest.mark.parametrize("bad", ["0", "-1", "x", "", "1.5", "1000000000", "99999999999"])
 def test_bad_seed(bad: str) -> None:
     with pytest.raises(WbError, match="must be a number from 1"):
         axes.check_seed(bad)

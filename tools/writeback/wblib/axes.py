@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .errors import WbError
 
-SEED_MAX = 2**31 - 1  # fio's randseed and QEMU's -seed both take it
+SEED_MAX = 999_999_999  # nine digits: what functions.sh takes, and fits QEMU's -seed and fio's randseed
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,14 @@ def unknown(kind: str, word: str, options: Iterable[str]) -> WbError:
 PROFILES = ("sata", "nvme", "hdd", "fifo", "usb")
 
 
-def _disk(default: str) -> Axis:
+def _disk(default: str) -> tuple[Axis, Axis]:
     return Axis(
         "disk", default,
         "disk model (wbdisk profile sata-ssd, nvme-ssd, hdd, fifo, usb-stick), or a device of the functional lane",
         choices=PROFILES, pattern=r"dev:/dev/[A-Za-z0-9_/-]+", pattern_help="dev:/dev/X", main=True,
+    ), Axis(
+        "disk-set", "", "attributes of the modelled disk to override",
+        pattern=r"([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?", pattern_help="ATTR=VALUE,...",
     )
 
 
@@ -109,7 +112,7 @@ _CASES = (
         "latency of rate-limited random readers while one file is written, then synced",
         "Cloudflare 2017: buffered writeback takes reads from 0.8 to 64 ms at p99.95",
         (
-            _disk("sata"),
+            *_disk("sata"),
             Axis("fs", "xfs", "file system of the disk", ("xfs", "ext4"), main=True),
             Axis("sched", "none", "I/O scheduler of the disk", ("none", "mq-deadline", "kyber", "bfq"), main=True),
             # block/blk-wbt.c: 2 ms without, 75 ms with rotating media
@@ -131,14 +134,14 @@ _CASES = (
         "dirty-ratio-dd",
         "apparent and fdatasync speed of dd with vm.dirty_ratio 40 and 20",
         "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115",
-        (_disk("fifo"),),
+        _disk("fifo"),
         wall_s=90,
     ),
     Case(
         "dirty-limits",
         "peak of dirty + writeback pages against the threshold of the same moment, 7 settings",
         "OSM import study: peak Dirty for dirty_background/dirty 10/20 % ... 50/100 MB",
-        (_disk("fifo"),),
+        _disk("fifo"),
         # the row 1000/500 MB is only meaningful when 1 GB is below what is dirtyable
         guest_mib=4608,
         wall_s=240,
@@ -147,7 +150,7 @@ _CASES = (
         "ext4-nodelalloc",
         "cp and dd on ext4 with delalloc, nodelalloc, and nodelalloc,dioread_nolock",
         "Alibaba Cloud Linux 2: 28 MB/s under nodelalloc,dioread_nolock",
-        (_disk("fifo"),),
+        _disk("fifo"),
         wall_s=240,
     ),
     Case(
@@ -233,7 +236,7 @@ def add_axis_options(parser: argparse.ArgumentParser) -> None:
         axis = CASES[owners[0]].axis(name)
         group.add_argument(
             f"--{name}", dest=f"axis:{name}", metavar="VALUE",
-            help=f"{axis.help}: {axis.allowed()}".replace("%", "%%"),
+            help=f"{axis.help}: {axis.allowed()} (of {', '.join(owners)})".replace("%", "%%"),
         )
 
 
@@ -246,5 +249,5 @@ def describe(the_case: Case) -> str:
     """The text of ``wb list`` for one case."""
     lines = [f"{the_case.name}: {the_case.help}", f"    replays {the_case.incident}"]
     for axis in the_case.axes:
-        lines.append(f"    --{axis.name} {axis.allowed()}  (default {axis.default})")
+        lines.append(f"    --{axis.name} {axis.allowed()}  (default {axis.default or 'none'})")
     return "\n".join(lines)
