@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+# calm-writeback: thin names for tools/writeback/wb and install-deps.
+
+WB := tools/writeback/wb
+K ?= stock
+FLAVOUR ?= slim
+CASE ?= read-latency
+SUITE ?= reference
+SEEDS ?= 3
+export BASE
+
+help: ## this list
+	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug] [BASE=/path/to/tree-or-tarball]'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
+
+demo: deps ## replay the four incidents and print them beside the published figures (25 min fresh, then 5)
+	$(WB) demo
+
+check: deps ## everything that must hold (60 min fresh on 2 cores); last line: N passed, N failed
+	$(WB) check
+
+deps: ## install what is missing (apt, and a Python venv in build/venv)
+	tools/writeback/install-deps
+
+kernel: deps ## build the kernel K
+	$(WB) build --kernel $(K) --flavour $(FLAVOUR)
+
+shell: deps ## a shell in the kernel K (virtme-ng)
+	$(WB) shell --kernel $(K) --flavour $(FLAVOUR)
+
+run: deps ## run CASE on K; axes: see 'wb run --help'
+	$(WB) run $(CASE) --kernel $(K)
+
+bench: deps ## run SUITE on K with SEEDS seeds
+	$(WB) bench $(SUITE) --kernel $(K) --seeds $(SEEDS)
+
+tree: ## the series as a git tree in build/tree
+	$(WB) series tree
+
+export: ## build/tree back to patch files
+	$(WB) series export
+
+series: ## the patches in apply order
+	$(WB) series list
+
+bisect-check: deps ## build every prefix of the series with W=1
+	$(WB) series bisect-check
+
+checkpatch: ## scripts/checkpatch.pl --strict on every patch
+	$(WB) series checkpatch
+
+lint: deps ## ShellCheck, ruff, checkpatch, round trip
+	$(WB) check --tier lint
+
+unit: deps ## host-side pytest
+	$(WB) check --tier unit
+
+clean: ## remove results; kernels and downloads stay
+	rm -rf results
+
+distclean: clean ## remove everything generated
+	rm -rf build
+
+.PHONY: help demo check deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
+.DEFAULT_GOAL := help

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb check``: everything that must hold, in tiers, with one closing line."""
+
+import argparse
+import filecmp
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import axes as ax
+from . import kernel as kernels
+from . import qemu, runner, series
+from .errors import WbError
+from .paths import BUILD, ROOT, SELFTESTS, TOOLS
+from .proc import need, say
+from .suites import Job
+
+EXAMPLES = """\
+examples:
+  wb check                       every tier, as CI does
+  wb check --tier lint --tier unit   only these
+exit code: 0 if nothing failed; the last line is 'N passed, N failed'"""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the report; problem is empty when the check passed."""
+
+    name: str
+    problem: str = ""
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb check``."""
+    p = sub.add_parser("check", help="everything that must hold, in tiers", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--tier", action="append", choices=tuple(TIERS), help="only this tier (may be repeated)")
+    p.add_argument("--seed", default="1", help="seed of the cases (default 1)")
+    p.set_defaults(func=check)
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run the tiers; a tier that cannot run counts as one failure, the others go on."""
+    seed = ax.check_seed(args.seed)
+    passed = failed = 0
+    for name in args.tier or TIERS:
+        print(f"== {name}", flush=True)
+        begin = time.monotonic()
+        try:
+            verdicts = list(TIERS[name](seed))
+        except WbError as exc:
+            verdicts = [Verdict(name, str(exc))]
+        for verdict in verdicts:
+            print(f"{'FAIL' if verdict.problem else 'ok  '} {verdict.name}"
+                  + (f": {verdict.problem}" if verdict.problem else ""), flush=True)
+            failed += bool(verdict.problem)
+            passed += not verdict.problem
+        print(f"   {name}: {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _command(name: str, argv: list[str], cwd: Path = ROOT) -> Verdict:
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return Verdict(name)
+    output = (done.stdout + done.stderr).strip()
+    say(output)
+    return Verdict(name, output.splitlines()[-1] if output else f"exit code {done.returncode}")
+
+
+def _tracked(*patterns: str) -> list[str]:
+    done = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
+                          cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def venv_tool(name: str) -> str:
+    """Path of a Python tool: the project's venv first, then PATH."""
+    mine = BUILD / "venv" / "bin" / name
+    return str(mine) if mine.exists() else need(name, f"python3 package {name}")
+
+
+def lint(_seed: int) -> Iterator[Verdict]:
+    """ShellCheck, ruff, checkpatch on our C files, and the series' round trip."""
+    shells = [f for f in _tracked() if (ROOT / f).is_file() and _is_shell(ROOT / f)]
+    yield _command("shellcheck", [need("shellcheck", "shellcheck"), "-x", "-P", "SCRIPTDIR", *shells])
+    yield _command("ruff", [venv_tool("ruff"), "check", "--no-cache", "."])
+    sources = [str(ROOT / f) for f in _tracked(f"{SELFTESTS.relative_to(ROOT)}/*.[ch]",
+                                               f"{SELFTESTS.relative_to(ROOT)}/**/*.[ch]")]
+    stock = kernels.source("stock")
+    yield _command("checkpatch (test module)", ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--no-summary",
+                                                "--ignore", "FILE_PATH_CHANGES", "-f", *sources], cwd=stock)
+    yield from (Verdict(f"series: {name}", problem) for name, problem in series.lint())
+
+
+def _is_shell(path: Path) -> bool:
+    with path.open("rb") as f:
+        first = f.readline(64)
+    return path.suffix == ".sh" or (first.startswith(b"#!") and (b"bash" in first or first.rstrip().endswith(b"/sh")))
+
+
+def unit(_seed: int) -> Iterator[Verdict]:
+    """Host-side pytest."""
+    yield _command("pytest", [venv_tool("pytest"), "-q", "-p", "no:cacheprovider", str(TOOLS / "tests")])
+
+
+def _variants() -> list[str]:
+    return ["stock", "patched"] if series.patches() else ["stock"]
+
+
+def cases(seed: int) -> Iterator[Verdict]:
+    """KUnit, the module's own tests, and each case's default suite, on every kernel."""
+    jobs = [Job(name, {}, seed, kernel) for kernel in _variants() for name in ax.CASES]
+    # The longest first, so that no core idles at the end.
+    jobs.sort(key=lambda j: -ax.case(j.case).wall_s)
+    for result in runner.run_many(jobs, options=runner.Options()):
+        bad = [t["name"] for t in result.tests if t["result"] == "fail"]
+        problem = "" if result.status in ("pass", "skip") else result.meta.get("problem") or ", ".join(bad) or "failed"
+        for test in result.tests:
+            if test["result"] != "fail":
+                yield Verdict(f"{result.kernel} {result.case}: {test['name']}"
+                              + (" (skipped)" if test["result"] == "skip" else ""))
+            else:
+                yield Verdict(f"{result.kernel} {result.case}: {test['name']}", f"see {result.meta['dir']}/ktap")
+        if problem and not bad:
+            yield Verdict(f"{result.kernel} {result.case}", problem)
+
+
+def kselftest(_seed: int) -> Iterator[Verdict]:
+    """The kselftest runner itself, parsed by the kernel's own kunit.py."""
+    ready = runner.prepare("stock", runner.Options())
+    out = BUILD / "check" / "kselftest"
+    shutil.rmtree(out, ignore_errors=True)
+    guest = qemu.Guest(ready.kernel.image, ready.initrd, "kselftest", ("-t", "writeback:wbdisk-kunit.sh"))
+    outcome = qemu.run(guest, out, timeout_s=900)
+    if outcome.exit_code != 0:
+        yield Verdict("run_kselftest.sh", outcome.problem or f"exit code {outcome.exit_code}, see {out / 'ktap'}")
+        return
+    log = out / "ktap"
+    yield _command("run_kselftest.sh, read by kunit.py parse",
+                   [sys.executable, "tools/testing/kunit/kunit.py", "parse", str(log)], cwd=kernels.source("stock"))
+
+
+def determinism(_seed: int) -> Iterator[Verdict]:
+    """One case twice with one seed: every byte the same; with another seed: not."""
+    axes = ax.validate("read-latency", {"disk": "fifo", "mib": "256", "runtime": "1"})
+    ready = runner.prepare("stock", runner.Options())
+    runs = [BUILD / "check" / f"determinism-{i}" for i in (1, 2, 3)]
+
+    def one(place: Path, seed: int) -> qemu.Outcome:
+        shutil.rmtree(place, ignore_errors=True)
+        job = Job("read-latency", axes, seed, "stock")
+        return qemu.run(runner.guest_of(job, ready, runner.Options()), place, timeout_s=900)
+
+    for place, seed in zip(runs, (7, 7, 8), strict=True):
+        outcome = one(place, seed)
+        if outcome.exit_code != 0:
+            yield Verdict("determinism", outcome.problem or f"exit code {outcome.exit_code}, see {place / 'ktap'}")
+            return
+    differ = _differences(runs[0], runs[1])
+    yield Verdict("same seed, same bytes", f"differ: {', '.join(differ)} in {runs[0].parent}" if differ else "")
+    yield Verdict("another seed, other bytes", "" if _differences(runs[0], runs[2]) else "seeds 7 and 8 gave the same")
+
+
+def _differences(a: Path, b: Path) -> list[str]:
+    names = sorted({str(p.relative_to(d)) for d in (a, b) for p in d.rglob("*") if p.is_file()})
+    return [n for n in names if not ((a / n).exists() and (b / n).exists() and filecmp.cmp(a / n, b / n, shallow=False))]
+
+
+def functional(seed: int) -> Iterator[Verdict]:
+    """Real libata and nvme drivers: the case passes on QEMU's AHCI and NVMe disks."""
+    axes = ax.validate("read-latency", {"mib": "256", "runtime": "3", "rate": "200"})
+    for device in ("ahci", "nvme"):
+        options = runner.Options(lane="functional", on=device, force=True)
+        result = runner.run_many([Job("read-latency", axes, seed, "stock")], parallel=1, options=options)[0]
+        bad = [t["name"] for t in result.tests if t["result"] == "fail"]
+        yield Verdict(f"read-latency on {device}", "" if result.status == "pass"
+                      else result.meta.get("problem") or ", ".join(bad) or result.status)
+
+
+TIERS: dict[str, Callable[[int], Iterator[Verdict]]] = {
+    "lint": lint, "unit": unit, "cases": cases, "kselftest": kselftest,
+    "determinism": determinism, "functional": functional,
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Progress of jobs that run side by side: what runs, how many are done, time left."""
+
+import shutil
+import sys
+import threading
+import time
+
+
+class Progress:
+    """One status line on a terminal, a line per minute elsewhere."""
+
+    def __init__(self, estimates: list[float], parallel: int) -> None:
+        self.total, self.finished, self.parallel = len(estimates), 0, parallel
+        self.estimate = sum(estimates) / max(1, min(parallel, len(estimates)))
+        self.running: list[str] = []
+        self.begin = self.shown = time.monotonic()
+        self.lock = threading.Lock()
+
+    def start(self, label: str) -> None:
+        with self.lock:
+            self.running.append(label)
+
+    def stop(self, label: str) -> None:
+        with self.lock:
+            self.running.remove(label)
+            self.finished += 1
+
+    def show(self) -> None:
+        now = time.monotonic()
+        tty = sys.stderr.isatty()
+        if now - self.shown < (1 if tty else 60) or now - self.begin < 5:
+            return
+        self.shown = now
+        elapsed = now - self.begin
+        with self.lock:
+            # Until a job has finished the estimate is the table's; then the pace so far.
+            whole = elapsed / self.finished * self.total if self.finished else max(self.estimate, elapsed)
+            text = f"  {self.finished}/{self.total} done, about {max(0, whole - elapsed) / 60:.1f} min left"
+            if self.running:
+                text += f"; running: {self.running[0]}" + (f" and {len(self.running) - 1} more" if len(self.running) > 1 else "")
+        width = shutil.get_terminal_size().columns - 1
+        print(("\r\033[K" if tty else "") + (text[:width] if tty else text), end="" if tty else "\n", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if sys.stderr.isatty() and time.monotonic() - self.begin > 5:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb run`` and ``wb list``."""
+
+import argparse
+import json
+from pathlib import Path
+
+from . import axes as ax
+from . import local, qemu, results
+from .errors import WbError
+from .proc import say
+from .runner import DEVICES, Options, guest_of, place_of, prepare, run_many
+from .suites import Job
+
+EXAMPLES = """\
+examples:
+  wb run read-latency                                   defaults: sata, xfs, none, buffered writer
+  wb run read-latency --disk fifo --wbt off --seed 3    other axes, another seed
+  wb run dirty-limits --kernel patched --json out.json  result object into a file ('-': stdout)
+  wb run read-latency --lane functional --on nvme       real NVMe driver on QEMU's disk
+  wb run read-latency --dir /mnt/data                   your own disk, in that directory, as root
+  wb run read-latency --dry-run                         print the QEMU command only
+exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wrong usage"""
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb run`` and ``wb list``."""
+    p = sub.add_parser("run", help="run one case in a guest", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("case", metavar="CASE", help="see 'wb list'")
+    p.add_argument("--kernel", default="stock", help="stock, patched or tree (default stock)")
+    p.add_argument("--seed", default="1", help="seed of everything random (default 1)")
+    p.add_argument("--json", metavar="FILE", help="write the result object to FILE, '-' for stdout")
+    p.add_argument("--lane", choices=("exact", "functional"), default="exact",
+                   help="exact: virtual time, the same bytes every time; functional: real drivers, KVM if it works")
+    p.add_argument("--on", choices=tuple(DEVICES), default="ahci", help="disk of the functional lane (default ahci)")
+    p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
+    p.add_argument("--device", metavar="/dev/X", help="run on this machine on a raw device; needs --erase")
+    p.add_argument("--erase", action="store_true", help="yes, destroy everything on --device")
+    p.add_argument("--flavour", default="slim", help="kernel flavour: slim, tracing or debug (default slim)")
+    p.add_argument("--trace", action="store_true",
+                   help="read-latency: also run libbpf-tools and perf in the guest (implies --flavour tracing)")
+    p.add_argument("--force", action="store_true", help="run again even if a finished result exists")
+    p.add_argument("--timeout", type=float, default=0.0, metavar="S", help="kill the guest after S wall seconds")
+    p.add_argument("--dry-run", action="store_true", help="print the exact QEMU command line and exit")
+    ax.add_axis_options(p)
+    p.set_defaults(func=run_command)
+    q = sub.add_parser("list", help="list the cases and their axes", epilog="example:\n  wb list",
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    q.add_argument("--json", action="store_true", help="the same as JSON")
+    q.set_defaults(func=list_command)
+
+
+def list_command(args: argparse.Namespace) -> int:
+    """Print every case with its axes."""
+    if args.json:
+        print(json.dumps({c.name: {"help": c.help, "incident": c.incident, "guest_mib": c.guest_mib,
+                                   "axes": {a.name: {"default": a.default, "allowed": a.allowed()} for a in c.axes}}
+                          for c in ax.CASES.values()}, indent=1))
+    else:
+        print("\n\n".join(ax.describe(c) for c in ax.CASES.values()))
+    return 0
+
+
+def run_command(args: argparse.Namespace) -> int:
+    """``wb run``."""
+    seed = ax.check_seed(args.seed)
+    given = ax.given_axes(args)
+    axes = ax.validate(args.case, given)
+    job = Job(args.case, axes, seed, args.kernel)
+    if args.dir or args.device:
+        result = local.run(job, given, args.dir, args.device, erase=args.erase)
+    else:
+        if axes.get("disk", "").startswith("dev:") and args.lane == "exact":
+            raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
+        options = Options(args.lane, args.on, args.force, args.timeout,
+                          "tracing" if args.trace else args.flavour, args.trace)
+        if args.dry_run:
+            prepared = prepare(job.kernel, options)
+            say(f"# {place_of(job, prepared, options)}")
+            print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path("."))))
+            return 0
+        result = run_many([job], parallel=1, options=options)[0]
+    if args.json == "-":
+        print(json.dumps(result.to_json(), indent=1))
+    else:
+        if args.json:
+            results.write(result, Path(args.json))
+        print_result(result)
+    return 0 if result.status in ("pass", "skip") else 1
+
+
+def print_result(result: "results.Result") -> None:
+    """The result for a reader: tests, metrics, and where everything is."""
+    for test in result.tests:
+        print(f"{test['result']:5} {test['name']}")
+    for name, metric in result.metrics.items():
+        print(f"  {name:32} {metric['value']:>14} {metric['unit']}")
+    print(f"{result.case} on {result.kernel}, seed {result.seed}: {result.status}"
+          + (f" ({result.meta['problem']})" if result.meta.get("problem") else ""))
+    if result.meta.get("dir"):
+        print(f"  files: {result.meta['dir']}")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running jobs in guests, several side by side; finished results are kept and reused."""
+
+import concurrent.futures
+import functools
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import axes as ax
+from . import guest as guests
+from . import kernel as kernels
+from . import ktap, qemu, results
+from .errors import WbError
+from .paths import RESULTS, ROOT
+from .proc import say, sha256_file
+from .progress import Progress
+from .suites import Job
+
+# Wall time allowed per case, as a multiple of its estimate on an idle core, and never less.
+PATIENCE, PATIENCE_MIN_S = 20.0, 900.0
+DEVICES = {"ahci": "/dev/sda", "nvme": "/dev/nvme0n1"}
+_stop = threading.Event()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How jobs are run. lane: exact or functional; on: functional lane's disk, ahci or nvme."""
+
+    lane: str = "exact"
+    on: str = "ahci"
+    force: bool = False
+    timeout_s: float = 0.0
+    flavour: str = "slim"
+    trace: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What jobs of one kernel have in common."""
+
+    kernel: kernels.Kernel
+    initrd: Path
+    initrd_hash: str
+
+
+def prepare(variant: str, options: Options) -> Prepared:
+    """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist."""
+    built = kernels.build(variant, options.flavour)
+    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing")
+    return Prepared(built, initrd, sha256_file(initrd)[:16])
+
+
+def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
+    """The guest of ``job``; without axes its case runs its default suite."""
+    axes = dict(job.axes)
+    functional = options.lane == "functional"
+    if functional and "disk" in axes:
+        axes["disk"] = f"dev:{DEVICES[options.on]}"
+    args = ax.guest_args(job.case, axes, job.seed) if axes else [f"--seed={job.seed}"]
+    if options.trace:
+        args.append("--trace")
+    return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed,
+                      ax.case(job.case).guest_mib, options.lane, disk=options.on if functional else None,
+                      smp=2 if functional else 1)
+
+
+def run_many(
+    jobs: Sequence[Job], *, parallel: int | None = None, options: Options | None = None,
+) -> list["results.Result"]:
+    """Run ``jobs``, ``parallel`` at a time (default: one per core); results in the order of ``jobs``.
+
+    A job with a complete result of the same kernel, guest and QEMU is not run
+    again.  A guest that dies gives a result with status "error"; the other
+    jobs go on.  On Ctrl-C the running guests are killed, finished results stay.
+    """
+    options = options or Options()
+    parallel = parallel or os.cpu_count() or 1
+    prepared = {variant: prepare(variant, options) for variant in dict.fromkeys(j.kernel for j in jobs)}
+    done: dict[int, results.Result] = {}
+    todo = []
+    for index, job in enumerate(jobs):
+        kept = None if options.force else _kept(job, prepared[job.kernel], options)
+        if kept:
+            done[index] = kept
+        else:
+            todo.append(index)
+    if done:
+        say(f"  {len(done)} of {len(jobs)} results are there already")
+    if todo:
+        _stop.clear()
+        progress = Progress([ax.case(jobs[i].case).wall_s for i in todo], parallel)
+        with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
+            futures = {pool.submit(_run_one, jobs[i], prepared[jobs[i].kernel], options, progress): i for i in todo}
+            try:
+                waiting = set(futures)
+                while waiting:
+                    finished, waiting = concurrent.futures.wait(waiting, timeout=1)
+                    for future in finished:
+                        done[futures[future]] = future.result()
+                    progress.show()
+            except BaseException:
+                _stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+            finally:
+                progress.end()
+    return [done[i] for i in range(len(jobs))]
+
+
+def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
+    """The directory of the job's result; other lanes than the exact one are kept apart."""
+    place: Path = results.result_dir(prepared.kernel, job.case, job.axes, job.seed)
+    if not job.axes:
+        place = place.parent.with_name("suite") / place.name
+    if options.lane == "functional":
+        place = place.parent.with_name(f"{options.on}-{place.parent.name}") / place.name
+    if options.trace:
+        place = place.parent.with_name(f"{place.parent.name}-trace") / place.name
+    return place
+
+
+def _identity(job: Job, prepared: Prepared, options: Options) -> dict[str, Any]:
+    """What makes two runs the same run."""
+    argv = qemu.command(guest_of(job, prepared, options), Path("."))
+    return {"image_hash": prepared.kernel.key, "initrd_hash": prepared.initrd_hash,
+            "qemu": qemu.version(), "command": qemu.shown(argv).replace(str(ROOT), ".")}
+
+
+def _kept(job: Job, prepared: Prepared, options: Options) -> "results.Result | None":
+    path = place_of(job, prepared, options) / "result.json"
+    if not path.exists():
+        return None
+    try:
+        old: results.Result = results.load(path)
+    except WbError as exc:
+        say(f"  {exc}; running it again")
+        return None
+    same = all(old.meta.get(k) == v for k, v in _identity(job, prepared, options).items())
+    return old if same and old.status != "error" else None
+
+
+@functools.cache
+def git_rev() -> str:
+    """The checkout's commit, for the result's meta."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> "results.Result":
+    place = place_of(job, prepared, options)
+    partial = place.with_name(place.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    guest = guest_of(job, prepared, options)
+    label = f"{job.case} {place.parent.name} seed {job.seed} on {job.kernel}"
+    limit = options.timeout_s or max(PATIENCE_MIN_S, PATIENCE * ax.case(job.case).wall_s)
+    progress.start(label)
+
+    def tick(_elapsed: float) -> None:
+        if _stop.is_set():
+            raise KeyboardInterrupt
+
+    try:
+        outcome = qemu.run(guest, partial, timeout_s=limit, tick=tick)
+    finally:
+        progress.stop(label)
+    report = ktap.parse(outcome.ktap)
+    status = results.status_of(report, outcome.exit_code)
+    if outcome.problem:
+        status = "error"
+    meta = {
+        **_identity(job, prepared, options), "release": prepared.kernel.release,
+        "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
+        "lane": options.lane, "accelerator": outcome.command[outcome.command.index("-accel") + 1],
+        "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
+        "wall_s": round(outcome.wall_s, 1), "exit_code": outcome.exit_code, "problem": outcome.problem,
+        "dir": str(place.relative_to(RESULTS.parent) if place.is_relative_to(RESULTS.parent) else place),
+    }
+    result = results.Result(job.case, job.kernel, dict(job.axes), job.seed, report.metrics, meta, status,
+                            [{"name": t.name, "result": t.result} for t in report.tests])
+    if status == "error":
+        meta["dir"] = str(partial)
+        say(f"  {label}: {outcome.problem}; serial log: {partial / 'console.log'}")
+        say(f"  repeat with: {qemu.shown(outcome.command)}")
+        return result
+    results.write(result, partial / "result.json")
+    if place.exists():
+        shutil.rmtree(place)
+    partial.rename(place)
+    if status == "fail":
+        failed = ", ".join(t.name for t in report.tests if t.result == "fail") or f"exit code {outcome.exit_code}"
+        say(f"  {label}: FAILED: {failed}; see {place / 'ktap'}")
+    return result
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
