@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results: round trip, schema errors that name the file, and writes that are whole or nothing."""
+
+import errno
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from wblib import ktap, results
+from wblib.errors import WbError
+
+
+@dataclass(frozen=True)
+class FakeKernel:
+    name: str = "stock"
+    key: str = "0123456789abcdef"
+
+
+def make(seed: int = 1, **metrics: float) -> results.Result:
+    return results.Result(
+        "read-latency", "stock", {"disk": "fifo"}, seed,
+        {name: {"value": value, "unit": "us"} for name, value in metrics.items()},
+        {"release": "6.12.1"}, "pass", [{"name": "readers ran", "result": "pass"}],
+    )
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "result.json"
+    results.write(make(3, read_p50=110.5), path)
+    again = results.load(path)
+    assert again == make(3, read_p50=110.5)
+    assert again.path == path
+    assert (again.value("read_p50"), again.value("other")) == (110.5, None)
+    assert [p.name for p in path.parent.iterdir()] == ["result.json"]
+
+
+def test_same_result_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        results.write(make(read_p50=1.0), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_data_files(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    assert make().data("fio.json") is None
+    results.write(make(), path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "fio.json").write_text("{}")
+    assert results.load(path).data("fio.json") == tmp_path / "data" / "fio.json"
+    assert results.load(path).data("other") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": "1"}, "'seed' is not of type int"),
+        ({"seed": True}, "'seed' is not of type int"),
+        ({"axes": []}, "'axes' is not of type dict"),
+        ({"axes": {"readers": 4}}, "axis"),
+        ({"status": "good"}, "status 'good'"),
+        ({"metrics": {"a": 5}}, "metric 'a'"),
+        ({"metrics": {"a": {"value": "5", "unit": "us"}}}, "metric 'a'"),
+        ({"metrics": {"a": {"value": 5}}}, "metric 'a'"),
+        ({"metrics": {"A b": {"value": 5, "unit": "us"}}}, "metric name 'A b'"),
+        ({"tests": [{"name": "x", "result": "maybe"}]}, "test"),
+        ({"tests": ["x"]}, "test"),
+    ],
+)
+def test_schema(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(make().to_json() | change))
+    with pytest.raises(WbError) as err:
+        results.load(path)
+    assert words in str(err.value)
+    assert str(path) in str(err.value)
+    assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize("missing", ["case", "kernel", "axes", "seed", "metrics", "meta", "status", "tests"])
+def test_every_key_is_needed(tmp_path: Path, missing: str) -> None:
+    obj = make().to_json()
+    del obj[missing]
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(obj))
+    with pytest.raises(WbError, match=f"no '{missing}'"):
+        results.load(path)
+
+
+def test_truncated_at_every_byte_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    text = json.dumps(make(read_p50=1.5).to_json())
+    for end in range(len(text)):
+        path.write_text(text[:end])
+        with pytest.raises(WbError, match="delete it and run the case again") as err:
+            results.load(path)
+        assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"[]", b"5", b"null", b'{"a": NaN}', b"\x00" * 100])
+def test_garbage_is_one_line(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "result.json"
+    path.write_bytes(data)
+    with pytest.raises(WbError, match="result.json"):
+        results.load(path)
+
+
+def test_missing_and_unreadable(tmp_path: Path) -> None:
+    with pytest.raises(WbError, match="no such result"):
+        results.load(tmp_path / "none.json")
+    with pytest.raises(WbError, match="cannot read"):
+        results.load(tmp_path)
+
+
+def test_scan_leaves_unfinished_runs_out(tmp_path: Path) -> None:
+    for seed in (2, 1):
+        results.write(make(seed), tmp_path / f"seed-{seed}" / "result.json")
+    results.write(make(9), tmp_path / "seed-9.partial" / "result.json")
+    assert [r.seed for r in results.scan(tmp_path)] == [1, 2]
+    assert results.scan(tmp_path / "nothing") == []
+
+
+def test_a_file_may_hold_several(tmp_path: Path) -> None:
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps([make(1).to_json(), make(2).to_json()]))
+    assert [r.seed for r in results.load_all(path)] == [1, 2]
+    with pytest.raises(WbError, match="2 results where one"):
+        results.load(path)
+
+
+def test_full_disk_keeps_the_old_result_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+    results.write(make(1), path)
+
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(WbError, match="No space left on device; free some space") as err:
+        results.write(make(2), path)
+    assert "\n" not in str(err.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+    assert results.load(path).seed == 1
+
+
+def test_the_error_of_the_system_comes_through(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WbError, match="cannot write"):
+        results.write(make(), tmp_path / "file" / "result.json")
+
+
+def test_a_wrong_result_is_never_written(tmp_path: Path) -> None:
+    bad = make()
+    bad.status = "great"
+    with pytest.raises(ValueError, match="great"):
+        results.write(bad, tmp_path / "result.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_result_dir() -> None:
+    path = results.result_dir(FakeKernel(), "wbdisk", {}, 7)
+    assert path.relative_to(results.RESULTS) == Path("stock-01234567/wbdisk/default/seed-7")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "status"),
+    [
+        ("1..1\nok 1 a\n", 0, "pass"),
+        ("1..1\nnot ok 1 a\n", 1, "fail"),
+        ("1..1\nok 1 a # SKIP x\n", 0, "skip"),
+        ("1..0 # SKIP needs fio\n", 4, "skip"),
+        ("1..1\nok 1 a\n", None, "error"),
+        ("1..1\nok 1 a\n", 1, "error"),
+        ("1..2\nok 1 a\n", 0, "error"),
+        ("", 2, "error"),
+        ("", 124, "error"),
+        ("Bail out! no disk\n", 1, "error"),
+    ],
+)
+def test_status(text: str, code: int | None, status: str) -> None:
+    assert results.status_of(ktap.parse(text), code) == status
