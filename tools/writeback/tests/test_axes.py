@@ -74,6 +74,7 @@ def test_guest_args_are_few_and_end_with_the_seed() -> None:
     })
     # The kernel passes at most 32 words to init, CASE and its own name included
     assert len(axes.guest_args("read-latency", everything, 1)) <= 28
+    assert "--writer=suite" not in axes.guest_args("read-latency", full | {"writer": "suite"}, 1)
     assert axes.guest_args("wbdisk", {}, 1) == ["--seed=1"]
 
 

@@ -102,7 +102,7 @@ def test_truncated_at_every_byte_is_one_line(tmp_path: Path) -> None:
 def test_garbage_is_one_line(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "result.json"
     path.write_bytes(data)
-    with pytest.raises(WbError, match="result.json"):
+    with pytest.raises(WbError, match=r"result\.json"):
         results.load(path)
 
 

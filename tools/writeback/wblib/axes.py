@@ -22,8 +22,9 @@ class Axis:
 
     choices: the words allowed.  low, high: when given, a number between them
     is allowed too.  pattern: when given, so is a value that matches all of it.
-    main: always part of the guest's command line and of the result's directory;
-    the others only when they differ from the default.
+    omit: the value that is said by leaving the option out.  main: always part
+    of the guest's command line and of the result's directory; the others only
+    when they differ from the default.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Axis:
     pattern: str = ""
     pattern_help: str = ""
     main: bool = False
+    omit: str = ""
 
     def allowed(self) -> str:
         """The allowed values in words, for help and errors."""
@@ -118,8 +120,9 @@ _CASES = (
             # block/blk-wbt.c: 2 ms without, 75 ms with rotating media
             Axis("wbt", "default", "wbt_lat_usec: the kernel's default, off, or a target for reads in us",
                  ("default", "off"), 1, 10_000_000, "us", main=True),
-            Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, or dd with an fsync per MiB",
-                 ("idle", "direct", "buffered", "fsync"), main=True),
+            Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, dd with an fsync per MiB; "
+                 "suite: idle, direct, buffered with wbt off and on in one guest, and the replay asserted",
+                 ("idle", "direct", "buffered", "fsync", "suite"), main=True, omit="suite"),
             Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random)", (), 1, 64),
             Axis("rate", "1000", "Poisson rate of each reader; 0 = as fast as they can", (), 0, 1_000_000, "IOPS"),
             Axis("mib", "1024", "size of the file written", (), 1, 16384, "MiB"),
@@ -217,7 +220,7 @@ def guest_args(name: str, axes: Mapping[str, str], seed: int) -> list[str]:
     words = []
     for axis in case(name).axes:
         value = axes.get(axis.name, axis.default)
-        if axis.main or value != axis.default:
+        if (axis.main or value != axis.default) and value != axis.omit:
             words.append(f"--{axis.name}={value}")
     return [*words, f"--seed={seed}"]
 
