@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wb compare on synthetic results: matching, medians, verdicts, exit codes, and its errors."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from wblib import axes, compare, results
+from wblib.errors import WbError
+
+AXES = axes.validate("read-latency", {"disk": "fifo"})
+UNITS = {"read_p99_95": "us", "write_mbps": "MB/s", "thresh_1_2": "bytes"}
+
+
+def make(seed: int, kernel: str = "stock", given: dict[str, str] | None = None, status: str = "pass",
+         lane: str = "exact", key: str = "aaaaaaaa", **metrics: float) -> results.Result:
+    return results.Result(
+        "read-latency", kernel, AXES | (given or {}), seed,
+        {n: {"value": v, "unit": UNITS.get(n, "us")} for n, v in metrics.items()},
+        {"lane": lane, "image_hash": key}, status, [],
+    )
+
+
+def rows(a: list[results.Result], b: list[results.Result]) -> dict[str, compare.Row]:
+    (only,), _ = compare.compare_all(a, b)
+    return {r.metric: r for r in only.rows}
+
+
+def parse(*argv: str) -> argparse.Namespace:
+    top = argparse.ArgumentParser()
+    compare.register(top.add_subparsers())
+    return top.parse_args(["compare", *argv])
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(compare, "RESULTS", tmp_path)
+    for kernel, key, base in (("stock", "aaaaaaaa", 60.0), ("patched", "bbbbbbbb", 2.0)):
+        for seed in (1, 2, 3):
+            result = make(seed, kernel, key=key, read_p99_95=base + seed, write_mbps=500 + seed)
+            results.write(result, tmp_path / f"{kernel}-{key}" / "read-latency" / "x" / f"seed-{seed}" / "result.json")
+    return tmp_path
+
+
+def test_medians_delta_and_direction() -> None:
+    found = rows([make(s, read_p99_95=60 + s, write_mbps=500) for s in (1, 2, 3)],
+                 [make(s, read_p99_95=2 + s, write_mbps=400) for s in (1, 2, 3)])
+    row = found["read_p99_95"]
+    assert row.a and row.b
+    assert (row.a.median, row.b.median, row.a.spread, row.verdict) == (62, 4, 1, "better")
+    assert row.delta_pct == pytest.approx(-100 * 58 / 62)
+    assert (found["write_mbps"].verdict, found["write_mbps"].delta_pct) == ("worse", -20)
+
+
+def test_within_the_spread_is_no_difference() -> None:
+    a = [make(s, read_p99_95=v) for s, v in enumerate((32, 52, 75))]
+    b = [make(s, read_p99_95=v) for s, v in enumerate((30, 40, 41))]
+    assert rows(a, b)["read_p99_95"].verdict == "~"
+    assert rows(b, a)["read_p99_95"].verdict == "~"
+    assert compare.regressions(compare.compare_all(b, a)[0], 0) == []
+
+
+def test_equal_neutral_unknown_and_zero() -> None:
+    found = rows([make(1, write_mbps=5, thresh_1_2=5, novel=5, read_max=0)],
+                 [make(1, write_mbps=5, thresh_1_2=6, novel=6, read_max=1)])
+    assert [found[n].verdict for n in ("write_mbps", "thresh_1_2", "novel", "read_max")] == ["=", "", "", "worse"]
+    assert found["read_max"].delta_pct is None
+
+
+def test_a_metric_of_one_side_only() -> None:
+    row = rows([make(1, read_max=5)], [make(1)])["read_max"]
+    assert (row.b, row.delta_pct, row.verdict) == (None, None, "")
+
+
+def test_broken_runs_do_not_count_and_failed_ones_are_named() -> None:
+    (only,), _ = compare.compare_all([make(1, read_max=5), make(2, status="error", read_max=500)],
+                                     [make(1, status="fail", read_max=6)])
+    assert only.rows[0].a == compare.Summary(1, 5, None)
+    assert only.notes == ["A: seed 2 error", "B: seed 1 fail"]
+
+
+def test_only_the_same_axes_and_lane_are_compared() -> None:
+    a = [make(1, read_max=1), make(1, given={"wbt": "off"}, read_max=2), make(1, lane="functional", read_max=3)]
+    b = [make(1, read_max=4), make(1, given={"wbt": "2000"}, read_max=5)]
+    both, only = compare.compare_all(a, b)
+    assert [(c.lane, c.axes["wbt"]) for c in both] == [("exact", "default")]
+    assert [line.split(":")[0] for line in only] == ["only in A", "only in B"]
+    with pytest.raises(WbError, match="nothing to compare"):
+        compare.compare_all(a[1:], b)
+
+
+def test_the_same_seed_counts_once() -> None:
+    assert len(compare.group([make(1), make(1), make(2)])[next(iter(compare.group([make(1)])))]) == 2
+
+
+def test_table_fits_a_terminal_and_tells_what_was_compared() -> None:
+    (only,), _ = compare.compare_all(
+        [make(s, given={"reader-prio": "normal"}, read_p99_95=31900 + s, write_mbps=504.25) for s in (1, 2)],
+        [make(s, given={"reader-prio": "normal"}, read_p99_95=1500, write_mbps=504.5) for s in (1, 2)])
+    text = compare.render(only)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "disk=fifo" in text
+    assert "reader-prio=normal" in text
+    assert "rate=" not in text
+    line = next(x for x in text.splitlines() if x.startswith("read_p99_95"))
+    assert line.split() == ["read_p99_95", "us", "31902", "1500", "-95.3%", "2/2", "0.5000/0", "better"]
+
+
+def test_command_by_kernel_name(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = parse("stock", "patched")
+    assert args.func(args) == 0
+    out = capsys.readouterr().out
+    assert "A = stock-aaaaaaaa" in out
+    assert "better" in out
+
+
+def test_command_json_and_filters(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = parse("stock", str(tree / "patched-bbbbbbbb"), "--json", "--metric", "read_", "--case", "read-latency")
+    assert args.func(args) == 0
+    obj = json.loads(capsys.readouterr().out)
+    assert [r["metric"] for r in obj["comparisons"][0]["rows"]] == ["read_p99_95"]
+    assert obj["comparisons"][0]["rows"][0]["a"] == {"n": 3, "median": 62.0, "spread": 1.0}
+
+
+def test_fail_on_regression(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for a, b, percent, code in (("stock", "patched", "5", 0), ("patched", "stock", "5", 1),
+                                ("patched", "stock", "9999", 0)):
+        args = parse(a, b, "--fail-on-regression", percent)
+        assert args.func(args) == code
+    assert "regression: read-latency read_p99_95 +1450.0%" in capsys.readouterr().err
+
+
+def test_the_latest_build_is_taken(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tree / "stock-cccccccc" / "result.json"
+    results.write(make(1, key="cccccccc", read_max=1), path)
+    os.utime(path, (2e9, 2e9))
+    assert compare.find("stock")[0] == "stock-cccccccc"
+    assert "latest of 2 builds" in capsys.readouterr().err
+    assert compare.find("stock-aaaaaaaa")[0] == "stock-aaaaaaaa"
+
+
+def test_files_of_wb_run(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([make(1).to_json(), make(2).to_json()]))
+    assert [r.seed for r in compare.find(str(path))[1]] == [1, 2]
+    path.write_text(json.dumps([make(1).to_json(), make(1, "patched").to_json()]))
+    with pytest.raises(WbError, match="several kernels"):
+        compare.find(str(path))
+
+
+def test_one_seed_is_said() -> None:
+    (only,), _ = compare.compare_all([make(1, read_max=5)], [make(1, read_max=6)])
+    assert "one seed each" in compare.render(only)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["stok", "patched"], "no results for 'stok'"),
+        (["stock", "no/such/dir"], "no finished results"),
+        (["ROOT", "patched"], "several kernels"),
+        (["stock", "patched", "--case", "read-latncy"], "did you mean read-latency"),
+        (["stock", "patched", "--metric", "nothing"], "no metric starts with nothing"),
+        (["stock", "patched", "--case", "wbdisk"], "nothing to compare"),
+    ],
+)
+def test_errors_are_one_line(tree: Path, argv: list[str], words: str) -> None:
+    args = parse(*[str(tree) if a == "ROOT" else a for a in argv])
+    with pytest.raises(WbError, match=words) as err:
+        args.func(args)
+    assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize("bad", ["-1", "x", "nan", "inf"])
+def test_bad_percentage(bad: str) -> None:
+    with pytest.raises(SystemExit) as err:
+        parse("a", "b", f"--fail-on-regression={bad}")
+    assert err.value.code == 2
+
+
+def test_truncated_result_names_the_file(tree: Path) -> None:
+    path = next(tree.rglob("seed-2/result.json"))
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(WbError, match="truncated"):
+        compare.find("stock")
+        compare.find("patched")
+
+
+@pytest.mark.parametrize(
+    ("metric", "better"),
+    [("read_p50", "lower"), ("read_p99_95", "lower"), ("read_p99_9_buffered_wbt_off", "lower"),
+     ("read_max_idle", "lower"),
+     ("read_iops", "higher"), ("write_mbps_40_fdatasync", "higher"), ("drain_s", "lower"), ("throttled_s_20", ""),
+     ("max_dirty_100mb_50mb", ""), ("cpu_ns_per_page_nodelalloc_dioread_nolock", "lower"),
+     ("mean_request_kib_delalloc", "higher"), ("extents_nodelalloc", "lower"), ("disk_writes", "")],
+)
+def test_directions(metric: str, better: str) -> None:
+    entry = compare.info(metric)
+    assert entry is not None
+    assert entry.better == better
+
+
+def test_unknown_metric_has_no_direction() -> None:
+    assert compare.info("read_ahead_kib") is None

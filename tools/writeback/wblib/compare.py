@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb compare A B``: one table per case and axes, medians over the seeds with their spread."""
+
+import argparse
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from . import axes as ax
+from . import results
+from .errors import WbError
+from .paths import RESULTS
+from .proc import say
+from .results import Result
+from .stats import Summary, number, summary, table
+
+EXAMPLES = """\
+examples:
+  wb compare stock patched                     the latest results of both kernels
+  wb compare stock-1a2b3c4d stock-5e6f7a8b     two builds of the stock kernel
+  wb compare before.json after.json            two files of 'wb run --json'
+  wb compare stock patched --case read-latency --metric read_p99_95
+  wb compare stock patched --fail-on-regression 5
+
+Columns: medians over the seeds of A and of B, B against A in percent, seeds
+of A/B, and the spread (interquartile range) of A/B.  The last column says
+better or worse, '~' when the medians are no further apart than the larger
+spread, '=' when they are equal, nothing when neither direction is better.
+exit code: 0, or 1 when --fail-on-regression finds one, 2 for wrong usage"""
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """What the metrics whose whole name matches ``pattern`` mean. better: lower, higher or empty."""
+
+    pattern: str
+    shown: str
+    unit: str
+    better: str
+    help: str
+
+
+# The one table of metrics; Documentation/results.md repeats it and a test compares them.
+METRICS = (
+    MetricInfo(r"read_(p[0-9_]+?|max)(_[a-z].*)?", "read_p50 ... read_p99_99, read_max", "us", "lower",
+               "completion latency of the readers (fio's clat): percentile, or maximum"),
+    MetricInfo(r"read_iops(_.*)?", "read_iops", "iops", "higher", "reads per second, all readers"),
+    MetricInfo(r"write_mbps(_.*)?", "write_mbps, write_mbps_X", "MB/s", "higher",
+               "the writer's own figure, 10^6 bytes per second of its run"),
+    MetricInfo(r"drain_s(_.*)?", "drain_s", "s", "lower", "from the first write to the end of sync"),
+    MetricInfo(r"throttled_s(_.*)?", "throttled_s_R", "s", "",
+               "time the writer slept in balance_dirty_pages at dirty ratio R"),
+    MetricInfo(r"max_dirty_.*", "max_dirty_R", "bytes", "", "peak of dirty + writeback pages, setting R"),
+    MetricInfo(r"thresh_.*", "thresh_R", "bytes", "", "dirty threshold in the sample of that peak"),
+    MetricInfo(r"freerun_.*", "freerun_R", "bytes", "", "below it nobody is throttled: (threshold + background)/2"),
+    MetricInfo(r"cpu_ns_per_page(_.*)?", "cpu_ns_per_page_M", "ns", "lower",
+               "virtual CPU time (1 ns = 1 instruction) per 4-KiB page written, mount options M"),
+    MetricInfo(r"mean_request_kib(_.*)?", "mean_request_kib_M", "KiB", "higher", "mean size of the write requests"),
+    MetricInfo(r"extents(_.*)?", "extents_M", "count", "lower", "extents of the file written"),
+    MetricInfo(r"cpu_idle(_.*)?", "cpu_idle", "percent", "",
+               "share of the guest's CPU time spent idle; near 0 the CPU and not the disk was measured"),
+    MetricInfo(r"disk_inflight_write_peak_bytes(_.*)?", "disk_inflight_write_peak_bytes", "bytes", "",
+               "most bytes of writes inside the modelled disk at once"),
+    MetricInfo(r"disk_(write_bytes|writes|flushes)(_.*)?", "disk_write_bytes, disk_writes, disk_flushes",
+               "bytes, count", "", "what the modelled disk was sent"),
+)
+
+
+def info(metric: str) -> MetricInfo | None:
+    """The entry of METRICS for a metric's name, None when it has none."""
+    return next((m for m in METRICS if re.fullmatch(m.pattern, metric)), None)
+
+
+def metrics_markdown() -> str:
+    """METRICS as a Markdown table."""
+    rows = []
+    for m in METRICS:
+        names = m.shown.replace(", ", "`, `").replace(" ... ", "` ... `")
+        rows.append(f"| `{names}` | {m.unit} | {m.better or '-'} | {m.help} |")
+    return "\n".join(["| metric | unit | better | meaning |", "|---|---|---|---|", *rows])
+
+
+Key = tuple[str, str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one comparison. delta_pct: B against A; None without both, or when A is 0."""
+
+    metric: str
+    unit: str
+    a: Summary | None
+    b: Summary | None
+    delta_pct: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All metrics of one case with one set of axes."""
+
+    case: str
+    lane: str
+    axes: dict[str, str]
+    rows: list[Row]
+    notes: list[str]
+
+
+def group(found: Iterable[Result]) -> dict[Key, list[Result]]:
+    """Runs that differ only in their seed, by case, lane and axes; a seed counts once."""
+    groups: dict[Key, dict[int, Result]] = {}
+    for result in found:
+        key = (result.case, str(result.meta.get("lane", "exact")), tuple(sorted(result.axes.items())))
+        groups.setdefault(key, {})[result.seed] = result
+    return {k: [by_seed[s] for s in sorted(by_seed)] for k, by_seed in sorted(groups.items())}
+
+
+def values(runs: Iterable[Result], metric: str) -> list[float]:
+    """``metric`` of every run that was whole and measured it."""
+    return [v for r in runs if r.status != "error" and (v := r.value(metric)) is not None]
+
+
+def _verdict(metric: str, a: Summary, b: Summary) -> str:
+    if a.median == b.median:
+        return "="
+    if abs(a.median - b.median) <= max(a.spread or 0, b.spread or 0):
+        return "~"
+    entry = info(metric)
+    if entry is None or not entry.better:
+        return ""
+    return "better" if (b.median > a.median) == (entry.better == "higher") else "worse"
+
+
+def compare_runs(key: Key, a: Sequence[Result], b: Sequence[Result]) -> Comparison:
+    """Compare the seeds of A with those of B."""
+    case, lane, axes = key
+    rows = []
+    units = {n: str(m["unit"]) for r in (*b, *a) for n, m in r.metrics.items()}
+    for metric in dict.fromkeys(n for r in (*a, *b) for n in r.metrics):
+        sa, sb = (summary(v) if (v := values(runs, metric)) else None for runs in (a, b))
+        delta, verdict = None, ""
+        if sa and sb:
+            verdict = _verdict(metric, sa, sb)
+            delta = 100 * (sb.median - sa.median) / abs(sa.median) if sa.median else None
+        if sa or sb:
+            rows.append(Row(metric, units[metric], sa, sb, delta, verdict))
+    notes = [f"{side}: seed {r.seed} {r.status}" for side, runs in (("A", a), ("B", b)) for r in runs
+             if r.status in ("fail", "error")]
+    return Comparison(case, lane, dict(axes), rows, notes)
+
+
+def _pair(a: str, b: str) -> str:
+    return "" if a == b == "-" else f"{a}/{b}"
+
+
+def title(case: str, lane: str, axes: dict[str, str]) -> str:
+    """The case with its main axes and what differs from the default."""
+    known = {x.name: x for x in ax.CASES[case].axes} if case in ax.CASES else {}
+    words = [f"{k}={v}" for k, v in axes.items() if k not in known or known[k].main or v != known[k].default]
+    return textwrap.fill(" ".join([case, *words, *([f"lane={lane}"] if lane != "exact" else [])]), 78,
+                         subsequent_indent="  ")
+
+
+def render(comparison: Comparison) -> str:
+    """The A/B table as text."""
+    rows = []
+    for r in comparison.rows:
+        spreads = [number(s.spread) if s else "-" for s in (r.a, r.b)]
+        rows.append([
+            r.metric, r.unit, number(r.a.median if r.a else None), number(r.b.median if r.b else None),
+            "-" if r.delta_pct is None else f"{r.delta_pct:+.1f}%", f"{r.a.n if r.a else 0}/{r.b.n if r.b else 0}",
+            _pair(*spreads), r.verdict,
+        ])
+    head = ["metric", "unit", "A", "B", "delta", "seeds", "spread", ""]
+    lines = [title(comparison.case, comparison.lane, comparison.axes), table(head, rows, left=2)]
+    if any(r.a and r.b and r.a.n == r.b.n == 1 for r in comparison.rows):
+        lines.append("  one seed each: no spread is known, a difference may be chance")
+    return "\n".join(lines + [f"  {n}" for n in comparison.notes])
+
+
+def find(spec: str) -> tuple[str, list[Result]]:
+    """The results that ``spec`` names, with a label: a file, a directory, or a kernel below results/.
+
+    "stock" is the latest of stock-*; WbError when there is nothing, or several kernels.
+    """
+    path = Path(spec)
+    if not path.exists():
+        path = RESULTS / spec
+    if "/" not in spec and not path.exists():
+        path = _latest(spec)
+    found = results.load_all(path) if path.is_file() else results.scan(path)
+    if not found:
+        raise WbError(f"no finished results below {path}: run some with 'wb run' or 'wb bench'")
+    kernels = sorted({f"{r.kernel} {str(r.meta.get('image_hash', ''))[:8]}".strip() for r in found})
+    if len(kernels) > 1:
+        raise WbError(f"{path} holds results of several kernels ({', '.join(kernels)}): name one of them", 2)
+    return (spec if path.is_file() else path.name), found
+
+
+def _latest(name: str) -> Path:
+    there = [p for p in RESULTS.iterdir() if p.is_dir()] if RESULTS.is_dir() else []
+    matching = [p for p in there if re.fullmatch(re.escape(name) + r"-[0-9a-f]{1,8}", p.name)]
+    if not matching:
+        known = sorted(p.name for p in there if p.name != "demo")
+        raise WbError(f"no results for '{name}': neither a file, a directory nor a kernel below {RESULTS.name}/ "
+                      f"(there: {', '.join(known) or 'none, run some with wb bench'})", 2)
+    matching.sort(key=lambda p: max((f.stat().st_mtime for f in p.rglob("result.json")), default=0.0))
+    if len(matching) > 1:
+        say(f"  {name}: the latest of {len(matching)} builds, {matching[-1].name}")
+    return matching[-1]
+
+
+def compare_all(a: Sequence[Result], b: Sequence[Result]) -> tuple[list[Comparison], list[str]]:
+    """Compare what A and B have in common; also one line for each that has more. WbError for nothing."""
+    ga, gb = group(a), group(b)
+    both = [compare_runs(key, ga[key], gb[key]) for key in ga if key in gb]
+    if not both:
+        cases = [", ".join(sorted({k[0] for k in g})) for g in (ga, gb)]
+        raise WbError(f"nothing to compare: no case with the same axes in both (A has {cases[0]}; B has {cases[1]})")
+    only = [(side, [k for k in mine if k not in other]) for side, mine, other in (("A", ga, gb), ("B", gb, ga))]
+    return both, [f"only in {side}: {len(keys)} (first: {title(*keys[0][:2], dict(keys[0][2])).splitlines()[0]})"
+                  for side, keys in only if keys]
+
+
+def regressions(comparisons: Iterable[Comparison], percent: float) -> list[str]:
+    """Metrics that are worse by more than ``percent``, beyond their spread."""
+    return [f"{c.case} {r.metric} {r.delta_pct:+.1f}%" for c in comparisons for r in c.rows
+            if r.verdict == "worse" and r.delta_pct is not None and abs(r.delta_pct) > percent]
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb compare``."""
+    labels, sides = [], []
+    for spec in (args.a, args.b):
+        label, found = find(spec)
+        labels.append(label)
+        sides.append([r for r in found if args.case in (None, r.case)])
+    if args.case is not None:
+        ax.case(args.case)
+    comparisons, only = compare_all(*sides)
+    if args.metric:
+        wanted = re.compile("|".join(map(re.escape, args.metric)))
+        comparisons = [Comparison(c.case, c.lane, c.axes, rows, c.notes) for c in comparisons
+                       if (rows := [r for r in c.rows if wanted.match(r.metric)])]
+        if not comparisons:
+            raise WbError(f"no metric starts with {' or '.join(args.metric)}", 2)
+    if args.json:
+        print(json.dumps({"a": labels[0], "b": labels[1], "comparisons": [asdict(c) for c in comparisons]}, indent=1))
+    else:
+        print(f"A = {labels[0]}\nB = {labels[1]}\n")
+        print("\n\n".join(render(c) for c in comparisons))
+        for line in only:
+            print(line)
+    bad = regressions(comparisons, args.fail_on_regression) if args.fail_on_regression is not None else []
+    for line in bad:
+        say(f"regression: {line}")
+    return 1 if bad else 0
+
+
+def _percent(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1e6:
+        raise ValueError
+    return value
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb compare``."""
+    p = sub.add_parser("compare", help="compare two sets of results", epilog=EXAMPLES,
+                       description="Compare results A and B: each a result directory, a JSON file, or a kernel's name.",
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("a", metavar="A", help="the base")
+    p.add_argument("b", metavar="B", help="what is compared with it")
+    p.add_argument("--case", help="only this case")
+    p.add_argument("--metric", action="append", metavar="NAME", help="only metrics that start with NAME (repeatable)")
+    p.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    p.add_argument("--fail-on-regression", type=_percent, metavar="PCT",
+                   help="exit 1 if a metric is worse by more than PCT percent and by more than the spread")
+    p.set_defaults(func=run)
