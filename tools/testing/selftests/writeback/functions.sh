@@ -110,15 +110,19 @@ function opt_parse() {
 
 CLEANUP=()
 
-# on_exit(cmd...) - run cmd at exit, last registered first
+# on_exit(cmd...) - run cmd at exit, last registered first, after every background
+# process was ended
 function on_exit() {
 	CLEANUP+=("$(printf '%q ' "$@")")
 }
 
 function run_cleanup() {
-	local i
+	local i pids
 	trap - EXIT
 	trap '' INT TERM HUP
+	pids=$(jobs -p)
+	# shellcheck disable=SC2086 # one word per process
+	[ -z "$pids" ] || { kill $pids; wait; } 2> /dev/null
 	for ((i = ${#CLEANUP[@]} - 1; i >= 0; i--)); do
 		eval "${CLEANUP[i]}"
 	done
@@ -198,14 +202,22 @@ function check() {
 	fi
 }
 
-# calc(expression) - print the value of an arithmetic expression (floating point)
+# skip_test(description, reason) - one KTAP result: not tested here
+function skip_test() {
+	__ktap_test ok "$1" "SKIP $2"
+	KTAP_CNT_SKIP=$((KTAP_CNT_SKIP + 1))
+}
+
+readonly AWK_ABS='function abs(x) { return x < 0 ? -x : x }'
+
+# calc(expression) - print the value of a floating point expression of awk, or abs()
 function calc() {
-	awk "BEGIN { printf \"%.6g\", ($1) }"
+	awk "$AWK_ABS BEGIN { printf \"%.6g\", ($1) }"
 }
 
 # holds(expression) - does a floating point comparison hold?  Says so if not.
 function holds() {
-	awk "BEGIN { exit !($1) }" && return 0
+	awk "$AWK_ABS BEGIN { exit !($1) }" && return 0
 	note "does not hold: $1"
 	return 1
 }
@@ -230,11 +242,11 @@ function dmesg_new() {
 	dmesg | awk -v mark="$DMESG_MARK" 'seen; index($0, mark) { seen = 1 }'
 }
 
-# check_dmesg([regex]) - one KTAP result: no splat since dmesg_mark
-#	regex - further messages that count as a failure
+# check_dmesg() - one KTAP result: no splat since dmesg_mark
+#	A case appends to SPLAT what else it counts as a failure.
 function check_dmesg() {
 	local found
-	found=$(dmesg_new | grep -E -m 20 "$SPLAT${1:+|$1}")
+	found=$(dmesg_new | grep -E -m 20 "$SPLAT")
 	[ -z "$found" ] || printf '%s\n' "$found" | sed 's/^/# dmesg: /'
 	check "no kernel splat" [ -z "$found" ]
 }

@@ -1,0 +1,146 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The table of SUSE TID 7015931: dd of 30 % of memory with vm.dirty_ratio 40 and
+# 20, as is and with conv=fdatasync.  Published: 313 and 247 MB/s, with fdatasync
+# 119 and 115 MB/s.  With a background ratio of 10 %, A dirtyable memory, B bytes
+# written at M into the page cache, R the disk's speed, F = (limit + background) / 2:
+#
+# - The disk idles until 10 % of A are dirty.  A writer that is never throttled
+#   takes B / M and leaves B - R (B - 10 % A) / M dirty: it is never throttled
+#   if that is below F, which is 25 % of A for ratio 40 and 15 % for ratio 20.
+# - A throttled writer ends with d dirty pages, F <= d <= limit, after
+#   t = 10 % A / M + (B - d) / R.
+#
+# M and R are measured first.  The modelled disk is set to R = 0.45 M, which puts
+# the unthrottled rest between the two F; a disk that cannot be set may miss that.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-fio.sh
+. "$WB_DIR/lib-fio.sh"
+# shellcheck source=lib-dirty.sh
+. "$WB_DIR/lib-dirty.sh"
+
+readonly FILE_SHARE=0.30	# of memory, as published
+readonly SPEED_RATIO=0.45	# R / M
+readonly BACKGROUND=10		# dirty_background_ratio, percent
+readonly SLACK=0.15		# of the derived times: neither M nor R is constant
+readonly FDATASYNC_SLACK=0.05	# published: 3.1 %
+readonly TICK_S=0.004		# a planned pause may last a tick longer, HZ >= 250
+
+opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
+opt_disk fifo
+opt_parse "Apparent and real speed of dd with vm.dirty_ratio 40 and 20." "$@"
+
+declare -A SECONDS_OF THROTTLED_MS SLEEPS
+
+# run_dd(label, [conv]) - write MIB into the page cache; SECONDS_OF[label], THROTTLED_MS[label]
+function run_dd() {
+	local label=$1 log=$WB_OUT/dd_$1.log
+	drop_file "$MNT/file"
+	throttle_trace_clear
+	sampler_start "$WB_OUT/dirty_$label.csv"
+	dd if=/dev/zero of="$MNT/file" bs=1M count="$MIB" ${2:+conv="$2"} 2> "$log" ||
+		die "dd: $(tail -n 1 "$log")"
+	sampler_stop
+	SECONDS_OF[$label]=$(dd_rate "$log" | awk '{ print $2 }')
+	read -r "THROTTLED_MS[$label]" "SLEEPS[$label]" \
+		<<< "$(throttle_trace_sum "$WB_OUT/throttle_$label.txt")"
+}
+
+# measure() - M and R in MB/s
+function measure() {
+	local start end
+	# Above B: nothing is written back, nobody waits.
+	set_limits ratio 89 90
+	run_dd memory
+	M=$(dd_mbps "$WB_OUT/dd_memory.log")
+	if [ "$DISK_KIND" = wbdisk ] && [[ ${OPT[disk-set]} != *link_mbps* ]]; then
+		wbdisk_set test link_mbps "$(awk -v m="$M" -v r="$SPEED_RATIO" 'BEGIN { printf "%d", m * r }')" ||
+			die "cannot change the disk's speed"
+	fi
+	now_us start
+	sync
+	now_us end
+	R=$(calc "$BYTES / ($end - $start)")
+	metric memory_mbps "$M" MB/s
+	metric disk_mbps "$R" MB/s
+	metric file_bytes "$BYTES" bytes
+	metric dirtyable_bytes "$AVAIL" bytes
+}
+
+# derive() - times in seconds, from M, R, BYTES and AVAIL
+function derive() {
+	read -r T_FREE T20_MIN T20_MAX REST F20 F40 <<< "$(awk \
+		-v B="$BYTES" -v A="$AVAIL" -v M="$M" -v R="$R" -v bg="$(ratio_factor $BACKGROUND)" \
+		-v r20="$(ratio_factor 20)" -v r40="$(ratio_factor 40)" '
+		function max(a, b) { return a > b ? a : b }
+		BEGIN {
+			M *= 1e6; R *= 1e6
+			f20 = (r20 + bg) / 2 * A
+			f40 = (r40 + bg) / 2 * A
+			start = bg * A / M
+			free = B / M
+			printf "%.6g %.6g %.6g %.6g %.6g %.6g", free,
+				max(free, start + (B - r20 * A) / R),
+				max(free, start + (B - f20) / R),
+				B - R * (B - bg * A) / M, f20, f40
+		}')"
+	note "derived: unthrottled $T_FREE s, leaving $REST bytes dirty (freerun $F20 at 20 %, $F40 at 40 %)"
+	note "derived: with ratio 20 between $T20_MIN and $T20_MAX s"
+}
+
+# row(ratio, [conv]) - one line of the published table
+function row() {
+	local label=$1${2:+_$2}
+	set_limits ratio "$BACKGROUND" "$1"
+	run_dd "$label" "${2:-}"
+	metric "write_mbps_$label" "$(calc "$BYTES / ${SECONDS_OF[$label]} / 1e6")" MB/s
+	[ -n "${2:-}" ] || metric "throttled_s_$label" "$(calc "${THROTTLED_MS[$label]} / 1e3")" s
+}
+
+wb_begin awk dd
+[ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
+disk_check
+disk_setup "${OPT[fs]}"
+dirtyable AVAIL
+MIB=$(awk -v total="$(mem_total)" -v share="$FILE_SHARE" 'BEGIN { printf "%d", total * share / 1048576 }')
+BYTES=$((MIB << 20))
+throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+[ "$(($(stat -f -c '%a * %S' "$MNT")))" -gt $((BYTES + BYTES / 8)) ] ||
+	skip_all "needs $((MIB + MIB / 8)) MiB below $MNT"
+
+ktap_set_plan 7
+measure
+derive
+row 40
+row 20
+row 40 fdatasync
+row 20 fdatasync
+for label in 40 20 40_fdatasync 20_fdatasync; do
+	note "$label: ${SECONDS_OF[$label]} s, slept ${THROTTLED_MS[$label]} ms in ${SLEEPS[$label]} pauses"
+done
+
+if holds "$F20 < $REST && $REST < $F40"; then
+	check "ratio 40: dd runs at the speed of memory" \
+		holds "${SECONDS_OF[40]} <= $T_FREE * (1 + $SLACK) && ${SECONDS_OF[40]} >= $T_FREE * (1 - $SLACK)"
+	check "ratio 20: dd is slowed as much as derived" \
+		holds "${SECONDS_OF[20]} <= $T20_MAX * (1 + $SLACK) && ${SECONDS_OF[20]} >= $T20_MIN * (1 - $SLACK)"
+	check "ratio 40 looks faster than ratio 20" holds "${SECONDS_OF[40]} < ${SECONDS_OF[20]}"
+	check "ratio 40: dd never sleeps for dirty pages" [ "${SLEEPS[40]}" -eq 0 ]
+	late=$(calc "${SECONDS_OF[20]} - $T_FREE")
+	check "ratio 20: dd sleeps as long as it is late" holds \
+		"${SLEEPS[20]} > 0 && abs($late - ${THROTTLED_MS[20]} / 1e3) <= $SLACK * $late + ${SLEEPS[20]} * $TICK_S"
+else
+	for name in "ratio 40: dd runs at the speed of memory" "ratio 20: dd is slowed as much as derived" \
+		    "ratio 40 looks faster than ratio 20" "ratio 40: dd never sleeps for dirty pages" \
+		    "ratio 20: dd sleeps as long as it is late"; do
+		skip_test "$name" "disk speed $R MB/s does not fit memory speed $M MB/s"
+	done
+fi
+check "with fdatasync both ratios are equally fast" holds \
+	"abs(${SECONDS_OF[40_fdatasync]} / ${SECONDS_OF[20_fdatasync]} - 1) <= $FDATASYNC_SLACK"
+check_dmesg
+disk_teardown
+ktap_finished

@@ -1,0 +1,121 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Dirty page limits: what the kernel derives them from, how they are sampled,
+# how long a writer slept for them.
+
+PAGE=$(getconf PAGE_SIZE 2> /dev/null || echo 4096)
+NCPU=$(grep -c ^processor /proc/cpuinfo)
+# Pages that the counters may be off per CPU: mm/vmstat.c lets a per-CPU counter
+# be 125 behind, and one folio, at most a PMD's 512 pages, is dirtied at once.
+SLACK_PAGES=$((NCPU * (125 + 512)))
+# shellcheck disable=SC2034 # for the cases
+readonly PAGE NCPU SLACK_PAGES
+readonly SAMPLE_MS=10
+TRACE_INSTANCE=/sys/kernel/tracing/instances/writeback-selftest
+
+# vmstat(name) - a counter of /proc/vmstat
+function vmstat() {
+	awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat
+}
+
+# mem_total() - bytes
+function mem_total() {
+	awk '$1 == "MemTotal:" { printf "%d", $2 * 1024 }' /proc/meminfo
+}
+
+# ratio_factor(percent) - share of dirtyable memory that domain_dirty_limits()
+# makes of a ratio: a whole number of 4096ths
+function ratio_factor() {
+	calc "int($1 * 4096 / 100) / 4096"
+}
+
+# set_limits(kind, background, limit) - kind is ratio or bytes; dies if refused
+function set_limits() {
+	if ! set_dirty "background_$1" "$2" || ! set_dirty "$1" "$3"; then
+		die "cannot set vm.dirty_background_$1=$2 and vm.dirty_$1=$3"
+	fi
+}
+
+# dirtyable(var) - bytes that ratios are taken of, from the limit of a known ratio
+#	Leaves dirty_ratio at 20, dirty_background_ratio at 10.
+function dirtyable() {
+	set_limits ratio 10 20
+	printf -v "$1" '%s' "$(awk -v pages="$(vmstat nr_dirty_threshold)" -v page="$PAGE" \
+		-v f="$(ratio_factor 20)" 'BEGIN { printf "%d", pages * page / f }')"
+}
+
+# sampler_start(csv) / sampler_stop() - counters and limits every SAMPLE_MS
+function sampler_start() {
+	"$WB_DIR/vmstat_sampler" "$SAMPLE_MS" "$1" &
+	SAMPLER_PID=$!
+}
+
+function sampler_stop() {
+	kill -TERM "$SAMPLER_PID"
+	wait "$SAMPLER_PID"
+}
+
+# sampler_summary(csv, var) - an associative array, in pages:
+#	dirty	largest nr_dirty + nr_writeback
+#	limit background freerun	limits in that sample
+#	max_limit	largest limit of all samples
+#	mean	mean of dirty from when it first reached freerun until the largest
+#		limit stops being approached, that is over all later samples with
+#		dirty pages above half of freerun
+function sampler_summary() {
+	local name value
+	while read -r name value; do
+		printf -v "$2[$name]" '%s' "$value"
+	done < <(awk -F, '
+		NR == 1 { next }
+		{
+			dirty = $2 + $3
+			freerun = ($4 + $5) / 2
+			if (dirty > max || NR == 2) {
+				max = dirty; limit = $4; background = $5; at_freerun = freerun
+			}
+			if ($4 > max_limit) max_limit = $4
+			if (dirty >= freerun) reached = 1
+			if (reached && dirty > freerun / 2) { sum += dirty; n++ }
+		}
+		END {
+			printf "dirty %d\nlimit %d\nbackground %d\nfreerun %d\n", max, limit, background, at_freerun
+			printf "max_limit %d\nmean %d\nsamples %d\n", max_limit, n ? sum / n : 0, NR - 1
+		}' "$1")
+}
+
+# throttle_trace_start() - record every planned sleep of dd in balance_dirty_pages()
+#	Returns 1 if the kernel has no such tracepoint.
+function throttle_trace_start() {
+	[ -d /sys/kernel/tracing/events ] ||
+		mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null
+	[ -d /sys/kernel/tracing/events/writeback/balance_dirty_pages ] || return 1
+	mkdir "$TRACE_INSTANCE" || return 1
+	on_exit throttle_trace_end
+	# The event also comes without a sleep, then with a pause of 0 or less.
+	echo 'pause > 0 && comm == "dd"' > "$TRACE_INSTANCE/events/writeback/balance_dirty_pages/filter" &&
+		echo 1 > "$TRACE_INSTANCE/events/writeback/balance_dirty_pages/enable"
+}
+
+function throttle_trace_end() {
+	[ ! -d "$TRACE_INSTANCE" ] || rmdir "$TRACE_INSTANCE"
+}
+
+function throttle_trace_clear() {
+	echo > "$TRACE_INSTANCE/trace"
+}
+
+# throttle_trace_sum(file) - "ms sleeps" since the last clear; the events go to file
+function throttle_trace_sum() {
+	grep -v '^#' "$TRACE_INSTANCE/trace" > "$1"
+	awk 'match($0, / pause=[0-9]+/) { ms += substr($0, RSTART + 7, RLENGTH - 7); n++ }
+		END { print ms + 0, n + 0 }' "$1"
+}
+
+# drop_file(file) - remove it and what the cache holds, so that rows are alike
+function drop_file() {
+	rm -f "$1"
+	sync
+	echo 1 > "$VM/drop_caches"
+}

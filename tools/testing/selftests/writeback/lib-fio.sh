@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Random readers (fio), writers (dd), and what they measured.
+
+# dd_rate(log) - print "bytes seconds" from dd's last line; 1 if it is not there
+function dd_rate() {
+	sed -n 's/^\([0-9]*\) bytes.* copied, \([0-9.e+-]*\) s,.*/\1 \2/p' "$1" | grep .
+}
+
+# dd_mbps(log) - dd's own figure with more digits, in 10^6 B/s; nothing if dd failed
+function dd_mbps() {
+	dd_rate "$1" | awk '$2 > 0 { printf "%.6g", $1 / $2 / 1e6 }'
+}
+
+# fio_values(json, var) - the numbers of a group_reporting read job, in an
+# associative array: p50 p90 p99 p99_9 p99_95 p99_99 max (us), iops, ios, error,
+# ms (time the readers ran)
+function fio_values() {
+	local name value
+	while read -r name value; do
+		printf -v "$2[$name]" '%s' "$value"
+	done < <(jq -r '
+		.jobs[0] | .error as $error | .read |
+		(.clat_ns.percentile // {} | to_entries[] |
+			"p\(.key | sub("\\.?0+$"; "") | sub("\\."; "_")) \(.value / 1000)"),
+		"max \(.clat_ns.max / 1000)", "iops \(.iops)",
+		"ios \(.total_ios)", "ms \(.runtime)", "error \($error)"' "$1")
+}
+
+# fio_bins(json) - print every latency that occurred and how often: "us,count"
+function fio_bins() {
+	echo "us,count"
+	jq -r '.jobs[0].read.clat_ns.bins | to_entries | map([(.key | tonumber), .value]) |
+		sort_by(.[0])[] | "\(.[0] / 1000),\(.[1])"' "$1"
+}
+
+# log2_hist(unit) - the histogram of bcc and libbpf-tools from "value,count" lines
+function log2_hist() {
+	awk -F, -v unit="$1" '
+	$1 + 0 == $1 {
+		slot = 0
+		for (v = int($1); v > 1; v = int(v / 2))
+			slot++
+		count[slot] += $2
+		if (slot > top) top = slot
+		if (count[slot] > most) most = count[slot]
+	}
+	END {
+		if (!most) exit
+		printf "     %-19s : count    distribution\n", unit
+		for (slot = 0; slot <= top; slot++) {
+			low = slot ? 2 ^ slot : 0
+			high = 2 ^ (slot + 1) - 1
+			bar = sprintf("%*s", int(count[slot] * 40 / most), "")
+			gsub(/ /, "*", bar)
+			printf "%10d -> %-10d : %-8d |%-40s|\n", low, high, count[slot], bar
+		}
+	}'
+}
+
+# cpu_snapshot(var) - "idle total" in ticks of all CPUs since boot
+function cpu_snapshot() {
+	local f total=0 i
+	read -ra f < /proc/stat
+	for ((i = 1; i <= 8; i++)); do
+		((total += f[i]))
+	done
+	printf -v "$1" '%d %d' $((f[4] + f[5])) "$total"
+}
+
+# cpu_idle_pct(before, after) - share of CPU time between two snapshots spent idle
+function cpu_idle_pct() {
+	awk -v a="$1 $2" 'BEGIN { split(a, s, " ")
+		printf "%.4g", s[4] > s[2] ? 100 * (s[3] - s[1]) / (s[4] - s[2]) : 0 }'
+}
