@@ -108,6 +108,10 @@ def _disk(default: str) -> tuple[Axis, Axis]:
     )
 
 
+# Background/limit in percent, limit/background in MB: the order of the study.
+DIRTY_ROWS = ("10_20", "5_10", "2_4", "1_2", "1000mb_500mb", "500mb_250mb", "100mb_50mb")
+_FS = Axis("fs", "xfs", "file system of the disk", ("xfs", "ext4"))
+
 _CASES = (
     Case(
         "read-latency",
@@ -137,14 +141,14 @@ _CASES = (
         "dirty-ratio-dd",
         "apparent and fdatasync speed of dd with vm.dirty_ratio 40 and 20",
         "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115",
-        _disk("fifo"),
+        (*_disk("fifo"), _FS),
         wall_s=90,
     ),
     Case(
         "dirty-limits",
         "peak of dirty + writeback pages against the threshold of the same moment, 7 settings",
         "OSM import study: peak Dirty for dirty_background/dirty 10/20 % ... 50/100 MB",
-        _disk("fifo"),
+        (*_disk("fifo"), _FS, Axis("row", "all", "one setting of the study, or all", ("all", *DIRTY_ROWS))),
         # the row 1000/500 MB is only meaningful when 1 GB is below what is dirtyable
         guest_mib=4608,
         wall_s=240,

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Suites: named lists of (case, axes) that ``wb bench``, ``wb demo`` and the checks run."""
 
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from . import axes as ax
+from .errors import WbError
 
 
 @dataclass(frozen=True)
@@ -12,3 +18,148 @@ class Job:
     axes: dict[str, str]
     seed: int
     kernel: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One case with all its axes."""
+
+    case: str
+    axes: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named list of cells; ``seeds`` is how many ``wb bench`` takes unless told otherwise."""
+
+    name: str
+    help: str
+    cells: tuple[Cell, ...]
+    seeds: int = 1
+
+    def wall_s(self) -> int:
+        """Estimated seconds on one core for one seed and one kernel."""
+        return sum(ax.case(c.case).wall_s for c in self.cells)
+
+
+def cell(words: str) -> Cell:
+    """A cell from "CASE axis=value ...", other axes at their defaults."""
+    name, *pairs = words.split()
+    return Cell(name, ax.validate(name, dict(p.split("=", 1) for p in pairs)))
+
+
+def _cells(*lines: str) -> tuple[Cell, ...]:
+    return tuple(cell(line) for line in lines)
+
+
+# The four incidents.  With wbt off as well: the kernel of the 2017 report had none.
+_DEMO = _cells(
+    "dirty-limits",
+    "ext4-nodelalloc",
+    "dirty-ratio-dd",
+    "read-latency writer=idle",
+    "read-latency writer=direct",
+    "read-latency writer=buffered",
+    "read-latency writer=buffered wbt=off",
+)
+
+# The project's reference table: first measured on a prototype of the simplest disk.
+_REFERENCE = _cells(*(f"read-latency disk=fifo reader-prio=normal {line}" for line in (
+    "writer=idle",
+    "writer=direct",
+    "wbt=off",
+    "sched=mq-deadline wbt=off",
+    "writer=buffered",
+    "sched=mq-deadline",
+    "sched=kyber",
+    "sched=bfq",
+    "sched=kyber max-sectors-kb=128",
+    "max-sectors-kb=128",
+)))
+
+# 20 readers as fast as they can.  At 100 MB/s a 4-KiB read occupies the link for
+# 41 us, so 24400 IOPS at most: a third of what the guest's CPU could do.
+_SATURATING = _cells(*(
+    f"read-latency disk={disk} disk-set=link_mbps=100 readers=20 rate=0 mib=256 runtime=6 writer={writer} wbt={wbt}"
+    for disk in ("fifo", "sata")
+    for writer, wbt in (("idle", "default"), ("direct", "default"), ("buffered", "off"), ("buffered", "default"))
+))
+
+
+def _matrix() -> Iterator[Cell]:
+    """Everything that changes what is measured; combinations that would repeat another are left out."""
+    for readers, disk, fs, sched, writer, wbt, sectors in itertools.product(
+        ("readers=4 rate=1000", "readers=20 rate=200"), ("sata", "nvme", "hdd"), ("xfs", "ext4"),
+        ("none", "mq-deadline", "kyber", "bfq"), ("idle", "direct", "buffered", "fsync"),
+        ("default", "off"), ("default", "128"),
+    ):
+        if wbt == "off" and (sched == "bfq" or writer in ("idle", "direct")):
+            continue  # bfq disables wbt; wbt ignores O_DIRECT
+        if sectors == "128" and writer == "idle":
+            continue  # 4-KiB reads are below any limit
+        yield cell(f"read-latency {readers} disk={disk} fs={fs} sched={sched} writer={writer} wbt={wbt} "
+                   f"max-sectors-kb={sectors}")
+
+
+# What one can have today by turning knobs: the competitors of any change.
+_PEERS = tuple(
+    cell(f"read-latency disk={disk} sched={sched} wbt={wbt} max-sectors-kb={sectors}")
+    for disk in ("sata", "nvme", "hdd")
+    for sched in ("none", "mq-deadline", "kyber", "bfq")
+    for wbt in (("default", "off") if sched != "bfq" else ("default",))
+    for sectors in ("default", "128")
+)
+_MATRIX = tuple(_matrix())
+_CASES = tuple(cell(name + (" writer=suite" if name == "read-latency" else "")) for name in ax.CASES)
+
+
+def _union(*groups: Iterable[Cell]) -> tuple[Cell, ...]:
+    found: list[Cell] = []
+    for one in itertools.chain(*groups):
+        if one not in found:
+            found.append(one)
+    return tuple(found)
+
+
+SUITES = {s.name: s for s in (
+    Suite("smoke", "the disk's own tests and one short read-latency run", _cells(
+        "wbdisk-kunit", "wbdisk", "read-latency disk=fifo mib=256 runtime=1")),
+    Suite("cases", "every case once, with its own assertions", _CASES),
+    Suite("demo", "the four published incidents", _DEMO),
+    Suite("reference", "the reference table: fifo disk, XFS, readers of normal priority", _REFERENCE, 5),
+    Suite("saturating", "20 readers as fast as they can on a link of 100 MB/s", _SATURATING, 3),
+    Suite("peers", "buffered writer under every scheduler, wbt on and off, two request sizes", _PEERS, 5),
+    Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
+    Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _MATRIX)),
+)}
+
+
+def suite(name: str) -> Suite:
+    """The suite ``name``; WbError (code 2) with the nearest name when there is none."""
+    if name not in SUITES:
+        raise ax.unknown("suite", name, SUITES)
+    return SUITES[name]
+
+
+def seeds(text: str) -> list[int]:
+    """"5" = seeds 1 to 5; "1,7" and "3-6" as they say. WbError (code 2) for anything else."""
+    if re.fullmatch(r"[0-9]{1,4}", text):
+        if 1 <= int(text) <= 1000:
+            return list(range(1, int(text) + 1))
+        raise WbError(f"--seeds {text}: must be 1..1000 seeds, or a list such as 1,7 or 3-6", 2)
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if not match:
+            raise WbError(f"--seeds '{text}': must be a number of seeds, or a list such as 1,7 or 3-6", 2)
+        low, high = ax.check_seed(match[1]), ax.check_seed(match[2] or match[1])
+        if not low <= high < low + 1000:
+            raise WbError(f"--seeds '{text}': {part} is not a range of 1..1000 seeds", 2)
+        found |= dict.fromkeys(range(low, high + 1))
+    return list(found)
+
+
+def jobs(cells: Iterable[Cell], kernels: Sequence[str], seed_list: Sequence[int]) -> list[Job]:
+    """All runs of a suite: seed by seed, the kernels next to each other, so that an early stop is still useful."""
+    cell_list = list(cells)
+    return [Job(c.case, dict(c.axes), seed, kernel) for seed in seed_list for c in cell_list for kernel in kernels]
