@@ -57,7 +57,7 @@ function measure() {
 	run_dd memory
 	M=$(dd_mbps "$WB_OUT/dd_memory.log")
 	if [ "$DISK_KIND" = wbdisk ] && [[ ${OPT[disk-set]} != *link_mbps* ]]; then
-		wbdisk_set test link_mbps "$(awk -v m="$M" -v r="$SPEED_RATIO" 'BEGIN { printf "%d", m * r }')" ||
+		wbdisk_set test link_mbps "$(awk -v m="$M" -v r="$SPEED_RATIO" 'BEGIN { printf "%.0f", m * r }')" ||
 			die "cannot change the disk's speed"
 	fi
 	now_us start

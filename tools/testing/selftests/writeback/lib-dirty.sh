@@ -21,7 +21,7 @@ function vmstat() {
 
 # mem_total() - bytes
 function mem_total() {
-	awk '$1 == "MemTotal:" { printf "%d", $2 * 1024 }' /proc/meminfo
+	awk '$1 == "MemTotal:" { printf "%.0f", $2 * 1024 }' /proc/meminfo
 }
 
 # ratio_factor(percent) - share of dirtyable memory that domain_dirty_limits()
@@ -42,7 +42,7 @@ function set_limits() {
 function dirtyable() {
 	set_limits ratio 10 20
 	printf -v "$1" '%s' "$(awk -v pages="$(vmstat nr_dirty_threshold)" -v page="$PAGE" \
-		-v f="$(ratio_factor 20)" 'BEGIN { printf "%d", pages * page / f }')"
+		-v f="$(ratio_factor 20)" 'BEGIN { printf "%.0f", pages * page / f }')"
 }
 
 # sampler_start(csv) / sampler_stop() - counters and limits every SAMPLE_MS
@@ -80,8 +80,8 @@ function sampler_summary() {
 			if (reached && dirty > freerun / 2) { sum += dirty; n++ }
 		}
 		END {
-			printf "dirty %d\nlimit %d\nbackground %d\nfreerun %d\n", max, limit, background, at_freerun
-			printf "max_limit %d\nmean %d\nsamples %d\n", max_limit, n ? sum / n : 0, NR - 1
+			printf "dirty %.0f\nlimit %.0f\nbackground %.0f\nfreerun %.0f\n", max, limit, background, at_freerun
+			printf "max_limit %.0f\nmean %.0f\nsamples %d\n", max_limit, n ? sum / n : 0, NR - 1
 		}' "$1")
 }
 

@@ -72,5 +72,5 @@ function cpu_snapshot() {
 # cpu_idle_pct(before, after) - share of CPU time between two snapshots spent idle
 function cpu_idle_pct() {
 	awk -v a="$1 $2" 'BEGIN { split(a, s, " ")
-		printf "%.4g", s[4] > s[2] ? 100 * (s[3] - s[1]) / (s[4] - s[2]) : 0 }'
+		printf "%.4g", (s[4] > s[2] ? 100 * (s[3] - s[1]) / (s[4] - s[2]) : 0) }'
 }
