@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wb bench with a runner that invents results: tables, JSON, exit codes, bad input."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from wblib import bench, results
+from wblib.errors import WbError
+from wblib.suites import SUITES, Job
+
+
+def invent(job: Job) -> results.Result:
+    """A result that depends on the job only; patched kernels have a tenth of the latency."""
+    factor = 0.1 if job.kernel == "patched" else 1.0
+    metrics: results.Metrics = {}
+    if job.case == "read-latency":
+        metrics = {
+            "read_p50": {"value": 110 + job.seed, "unit": "us"},
+            "read_p99_95": {"value": 31900 * factor + job.seed, "unit": "us"},
+            "write_mbps": {"value": 504.2, "unit": "MB/s"},
+        }
+    return results.Result(job.case, job.kernel, job.axes, job.seed, metrics, {"lane": "exact"}, "pass", [])
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    done: list[Job] = []
+
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
+        assert parallel >= 1
+        done.extend(jobs)
+        return [invent(j) for j in jobs]
+
+    monkeypatch.setattr(bench, "run_jobs", run_jobs)
+    return done
+
+
+def call(*argv: str) -> int:
+    top = argparse.ArgumentParser()
+    bench.register(top.add_subparsers())
+    args = top.parse_args(["bench", *argv])
+    return int(args.func(args))
+
+
+def test_reference_table(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("reference", "--seeds", "3") == 0
+    assert len(runner) == 30
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "disk=fifo" in lines[2]
+    row = next(x for x in lines if x.startswith("kyber wbt-default buffered 128 "))
+    assert row.split()[4:] == ["3", "112", "-", "-", "31.90", "-", "504.2", "-"]
+    assert lines[-1] == "30 runs: 30 pass"
+
+
+def test_default_seeds_are_the_suites(runner: list[Job]) -> None:
+    call("reference")
+    assert {j.seed for j in runner} == {1, 2, 3, 4, 5}
+
+
+def test_two_kernels_give_the_ab_table(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("demo", "--kernel", "stock", "patched", "--seeds", "2,9") == 0
+    out = capsys.readouterr().out
+    assert "A = stock\nB = patched" in out
+    line = next(x for x in out.splitlines() if x.startswith("read_p99_95"))
+    assert line.split()[-1] == "better"
+    assert "2/2" in line
+
+
+def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out.json"
+    assert call("smoke", "--json", str(path)) == 0
+    assert [r.case for r in results.load_all(path)] == [c.case for c in SUITES["smoke"].cells]
+    capsys.readouterr()
+    assert call("smoke", "--json", "-") == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)) == len(SUITES["smoke"].cells)
+    assert "runs:" in captured.err
+
+
+def test_a_failed_run_fails_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
+        found = [invent(j) for j in jobs]
+        found[0].status = "error"
+        return found
+
+    monkeypatch.setattr(bench, "run_jobs", run_jobs)
+    assert call("smoke") == 1
+    assert "1 error" in capsys.readouterr().out
+
+
+def test_other_cases_get_all_their_metrics(runner: list[Job]) -> None:
+    runs = [results.Result("ext4-nodelalloc", "stock", {"disk": "fifo"}, s,
+                           {"extents_delalloc": {"value": s, "unit": "count"}}, {}, "pass", []) for s in (1, 2, 3)]
+    text = bench.render(runs)
+    assert text.splitlines()[-1].split() == ["extents_delalloc", "count", "2", "1", "3"]
+
+
+def test_list_and_dry_run_run_nothing(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in SUITES)
+    assert call("peers", "--dry-run", "--seeds", "2", "-j", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * len(SUITES["peers"].cells) + 1
+    assert "2 at a time" in lines[-1]
+    assert runner == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["refrence"], "did you mean reference"),
+        (["--kernel", "stock", "demo"], "which suite"),
+        (["demo", "--kernel", "stok"], "did you mean stock"),
+        (["demo", "--seeds", "x"], "--seeds 'x'"),
+        (["demo", "-j", "0"], "must be 1..256"),
+    ],
+)
+def test_bad_input(runner: list[Job], argv: list[str], words: str) -> None:
+    with pytest.raises(WbError, match=words) as err:
+        call(*argv)
+    assert err.value.code == 2
+    assert runner == []
+
+
+def test_minutes() -> None:
+    assert [bench.minutes(s) for s in (10, 600, 5399, 7200)] == ["1 min", "10 min", "90 min", "2.0 h"]

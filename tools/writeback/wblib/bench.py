@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb bench SUITE``: many runs, then one table of medians, or the A/B tables of two kernels."""
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import axes as ax
+from . import compare, results
+from .errors import WbError
+from .proc import say
+from .results import Result
+from .stats import number, summary, table
+from .suites import SUITES, Job, Suite, jobs, seeds, suite
+
+KERNELS = ("stock", "patched", "tree")
+EXAMPLES = """\
+examples:
+  wb bench                                   list the suites
+  wb bench reference --seeds 5               five seeds on the stock kernel
+  wb bench peers --kernel stock patched      both kernels, then the A/B tables
+  wb bench read-latency --seeds 1,7,20-24 -j 8
+  wb bench all --dry-run                     what would run, and for how long
+Finished runs are kept: the same command again goes on where it was stopped.
+exit code: 0 all passed, 1 a run failed, 2 wrong usage"""
+
+# Columns of the read-latency table: metric, heading, divisor.
+_LATENCY = (
+    ("read_p50", "p50 us", 1), ("read_p99", "p99 ms", 1000), ("read_p99_9", "p99.9", 1000),
+    ("read_p99_95", "p99.95", 1000), ("read_max", "max ms", 1000), ("write_mbps", "MB/s", 1), ("drain_s", "drain s", 1),
+)
+
+
+def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False) -> list[Result]:
+    """Run ``job_list``; finished ones are reused unless ``force``."""
+    from .runner import Options, run_many  # it needs Job from here
+
+    return run_many(job_list, parallel=parallel, options=Options(force=force))
+
+
+def latency_table(found: Sequence[Result]) -> str:
+    """Medians of read-latency runs, a line per cell; common axes in the first line."""
+    groups = list(compare.group(found).items())
+    names = list(dict.fromkeys(n for r in found for n in r.axes))
+    varying = [n for n in names if len({dict(key[2]).get(n) for key, _ in groups}) > 1]
+    common = {n: v for n, v in found[0].axes.items() if n not in varying}
+    rows = []
+    for key, runs in sorted(groups, key=lambda item: [found.index(r) for r in item[1]]):
+        cells = []
+        for metric, _, divisor in _LATENCY:
+            got = compare.values(runs, metric)
+            cells.append(number(summary(got).median / divisor if got else None))
+        label = " ".join(v if n != "wbt" else f"wbt-{v}" for n in varying if (v := dict(key[2])[n]))
+        rows.append([label or "-", str(len(runs)), *cells])
+    head = [" ".join(varying) or "axes", "n", *(h for _, h, _ in _LATENCY)]
+    return f"{compare.title('read-latency', key[1], common)}\n{table(head, rows)}"
+
+
+def medians_table(found: Sequence[Result]) -> str:
+    """All metrics of the runs of one cell: median and spread."""
+    first = found[0]
+    rows = []
+    for metric in dict.fromkeys(n for r in found for n in r.metrics):
+        got = compare.values(found, metric)
+        if got:
+            s = summary(got)
+            unit = next(str(r.metrics[metric]["unit"]) for r in found if metric in r.metrics)
+            rows.append([metric, unit, number(s.median), number(s.spread), str(s.n)])
+    head = compare.title(first.case, str(first.meta.get("lane", "exact")), first.axes)
+    return f"{head}\n{table(['metric', 'unit', 'median', 'spread', 'seeds'], rows, left=2)}"
+
+
+def render(found: Sequence[Result]) -> str:
+    """Tables of one kernel's results."""
+    whole = [r for r in found if r.status != "error" and r.metrics]
+    parts = []
+    latency = [r for r in whole if r.case == "read-latency" and "read_p50" in r.metrics]
+    for runs in compare.group(r for r in whole if r not in latency).values():
+        parts.append(medians_table(runs))
+    if latency:
+        parts.append(latency_table(latency))
+    return "\n\n".join(parts)
+
+
+def render_pair(found: Sequence[Result], a: str, b: str) -> str:
+    """A/B tables of two kernels."""
+    sides = [[r for r in found if r.kernel == k and r.metrics] for k in (a, b)]
+    comparisons, _ = compare.compare_all(*sides)
+    return "\n\n".join([f"A = {a}\nB = {b}", *(compare.render(c) for c in comparisons)])
+
+
+def tally(found: Sequence[Result]) -> tuple[str, int]:
+    """The closing line, and the exit code."""
+    count = {s: sum(r.status == s for r in found) for s in results.STATUSES}
+    words = ", ".join(f"{n} {s}" for s, n in count.items() if n)
+    return f"{len(found)} runs: {words}", 1 if count["fail"] or count["error"] else 0
+
+
+def describe(one: Suite) -> str:
+    """One line about a suite."""
+    return f"{one.name:13} {len(one.cells):4} cells  {minutes(one.wall_s()):>7} per seed  {one.help}"
+
+
+def minutes(seconds: float) -> str:
+    """Time on one core as "12 min" or "3.4 h"."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, seconds / 60):.0f} min"
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb bench``."""
+    if args.suite is None and args.kernel:
+        raise WbError("which suite? Name it first: wb bench SUITE --kernel ...", 2)
+    if args.suite is None:
+        print("suites (times on one core):\n" + "\n".join(f"  {describe(s)}" for s in SUITES.values()))
+        return 0
+    chosen = suite(args.suite)
+    kernels = list(dict.fromkeys(args.kernel or ["stock"]))
+    for kernel in kernels:
+        if kernel not in KERNELS:
+            raise ax.unknown("kernel", kernel, KERNELS)
+    seed_list = seeds(args.seeds) if args.seeds is not None else list(range(1, chosen.seeds + 1))
+    parallel = args.jobs if args.jobs is not None else os.cpu_count() or 1
+    if not 1 <= parallel <= 256:
+        raise WbError(f"-j {parallel}: must be 1..256", 2)
+    job_list = jobs(chosen.cells, kernels, seed_list)
+    if args.dry_run:
+        for job in job_list:
+            print(f"{job.case} {ax.slug(job.case, job.axes)} seed {job.seed} on {job.kernel}")
+        estimate = chosen.wall_s() * len(seed_list) * len(kernels) / min(parallel, len(job_list))
+        print(f"{len(job_list)} runs, about {minutes(estimate)} with {parallel} at a time")
+        return 0
+    found = run_jobs(job_list, parallel, force=args.force)
+    line, code = tally(found)
+    text = json.dumps([r.to_json() for r in found], indent=1) + "\n"
+    if args.json == "-":
+        print(text, end="")
+        say(line)
+        return code
+    if args.json:
+        results.write_file(Path(args.json), text.encode())
+    if len(kernels) == 2:
+        print(render_pair(found, *kernels))
+    else:
+        for kernel in kernels:
+            print(f"{kernel}:\n\n{render([r for r in found if r.kernel == kernel])}\n")
+    print(line)
+    return code
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb bench``."""
+    p = sub.add_parser("bench", help="run a suite on one or more kernels", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("suite", metavar="SUITE", nargs="?", help=f"{', '.join(SUITES)}; without: list them")
+    p.add_argument("--kernel", nargs="+", metavar="K", help="stock, patched, tree (default stock)")
+    p.add_argument("--seeds", metavar="N|LIST",
+                   help="number of seeds, or a list such as 1,7 or 3-6 (default: the suite's)")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.add_argument("--force", action="store_true", help="run again what is finished")
+    p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")
+    p.add_argument("--dry-run", action="store_true", help="print what would run, and for how long")
+    p.set_defaults(func=run)
