@@ -50,6 +50,10 @@ def test_data_files(tmp_path: Path) -> None:
     (tmp_path / "data" / "fio.json").write_text("{}")
     assert results.load(path).data("fio.json") == tmp_path / "data" / "fio.json"
     assert results.load(path).data("other") is None
+    copy = make()
+    copy.meta["dir"] = str(tmp_path)
+    assert copy.data("fio.json") == tmp_path / "data" / "fio.json"
+    assert copy.data("other") is None
 
 
 @pytest.mark.parametrize(

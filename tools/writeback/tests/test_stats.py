@@ -68,6 +68,13 @@ def test_number(value: float | None, text: str) -> None:
     assert stats.number(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.58, "0.58"), (64.0, "64"), (4.4, "4.4"), (14400, "14400"), (0.9927, "0.993"), (0, "0"),
+                        (992.7, "993"), (-1234.5, "-1234"), (None, "-")])
+def test_short(value: float | None, text: str) -> None:
+    assert stats.short(value) == text
+
+
 def test_table_is_aligned() -> None:
     text = stats.table(["metric", "A"], [["read_p99", "5"], ["x", "31.94"]])
     assert text.splitlines() == ["metric        A", "--------  -----", "read_p99      5", "x         31.94"]

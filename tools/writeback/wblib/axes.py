@@ -157,7 +157,12 @@ _CASES = (
         "ext4-nodelalloc",
         "cp and dd on ext4 with delalloc, nodelalloc, and nodelalloc,dioread_nolock",
         "Alibaba Cloud Linux 2: 28 MB/s under nodelalloc,dioread_nolock",
-        _disk("fifo"),
+        (*_disk("fifo"),
+         Axis("mounts", "all", "one set of mount options, or all",
+              ("all", "delalloc", "nodelalloc", "nodelalloc,dioread_nolock")),
+         Axis("dd-mib", "500", "size of the file that dd writes", (), 1, 16384, "MiB"),
+         Axis("cp-mib", "2064", "size of the file that cp writes, above 2 GiB as published; 0 = no cp", (), 0, 16384,
+              "MiB")),
         wall_s=240,
     ),
     Case(

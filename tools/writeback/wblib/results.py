@@ -67,9 +67,14 @@ class Result:
         return None if entry is None else float(entry["value"])
 
     def data(self, name: str) -> Path | None:
-        """The file ``name`` of the run's bulk data, None if there is none."""
-        path = self.path.parent / "data" / name if self.path else None
-        return path if path and path.exists() else None
+        """The file ``name`` of the run's bulk data, None if there is none.
+
+        It is beside the result, or, for a copy of the result, where the run left it.
+        """
+        places = [self.path.parent] if self.path else []
+        if self.meta.get("dir"):
+            places.append(RESULTS.parent / str(self.meta["dir"]))
+        return next((p / "data" / name for p in places if (p / "data" / name).is_file()), None)
 
 
 def status_of(report: Report, exit_code: int | None) -> str:

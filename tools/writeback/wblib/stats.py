@@ -79,6 +79,13 @@ def number(value: float | None) -> str:
     return f"{value / divisor:#.4g}{suffix}"
 
 
+def short(value: float | None) -> str:
+    """Three significant digits, no trailing zeros and no exponent up to 10^15; "-" for None."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.3g}"
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """Aligned text: the first ``left`` columns to the left, the others to the right."""
     lines = [list(head), *[list(r) for r in rows]]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb demo``: the four published incidents replayed, the published figures beside ours."""
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import axes as ax
+from . import bench, published, results
+from .errors import WbError
+from .paths import PATCH_DIRS, RESULTS, ROOT
+from .plot import need_matplotlib, write_cdf
+from .proc import say
+from .results import Result
+from .suites import jobs, seeds, suite
+
+EXAMPLES = """\
+examples:
+  wb demo            run what is missing, print the tables
+  wb demo --json     the result objects as a list on stdout, the tables in results/demo/tables.txt
+  wb demo --seeds 5  medians of five seeds
+Leaves results/demo/: a JSON per run, tables.txt, read-latency-cdf.png.
+exit code: 0 all runs passed, 1 one failed, 2 wrong usage"""
+PNG = "read-latency-cdf.png"
+
+
+def variants() -> list[str]:
+    """Stock, and patched when there is a patch besides a cover letter."""
+    patches = [p for d in PATCH_DIRS for p in (ROOT / d).glob("[0-9]*.patch") if not p.name.startswith("0000-")]
+    return ["stock", "patched"] if patches else ["stock"]
+
+
+def export(found: Sequence[Result], kernels: Sequence[str], out: Path) -> str:
+    """Write the JSON of ``found`` and the tables into ``out``; returns the tables' text."""
+    for old in out.glob("*.json"):  # of an earlier choice of seeds
+        old.unlink()
+    for r in found:
+        results.write(r, out / f"{r.kernel}-{r.case}-{ax.slug(r.case, r.axes)}-seed-{r.seed}.json")
+    text = "\n\n".join(t.render() for t in published.tables(found, kernels)) + "\n"
+    results.write_file(out / "tables.txt", text.encode())
+    return text
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb demo``."""
+    seed_list = seeds(args.seeds)
+    if args.jobs is not None and not 1 <= args.jobs <= 256:
+        raise WbError(f"-j {args.jobs}: must be 1..256", 2)
+    need_matplotlib()
+    kernels = variants()
+    say(f"  replaying four incidents on: {', '.join(kernels)}")
+    found = bench.run_jobs(jobs(suite("demo").cells, kernels, seed_list), args.jobs or os.cpu_count() or 1)
+    out = RESULTS / "demo"
+    text = export(found, kernels, out)
+    line, code = bench.tally(found)
+    if args.json:
+        print(json.dumps([r.to_json() for r in found], indent=1))
+        say(line)
+    else:
+        print(f"{text}\n{line}")
+    write_cdf(found, kernels, out / PNG)  # last: without it the tables are still there
+    say(f"  results, tables and {PNG}: {out}")
+    return code
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb demo``."""
+    p = sub.add_parser("demo", help="replay the four published incidents", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--json", action="store_true", help="print the result objects instead of the tables")
+    p.add_argument("--seeds", default="1", metavar="N|LIST", help="number of seeds, or a list (default 1)")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.set_defaults(func=run)
