@@ -4,12 +4,14 @@
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from wblib import axes, compare, results
 from wblib.errors import WbError
+from wblib.paths import ROOT, SELFTESTS
 
 AXES = axes.validate("read-latency", {"disk": "fifo"})
 UNITS = {"read_p99_95": "us", "write_mbps": "MB/s", "thresh_1_2": "bytes"}
@@ -205,3 +207,19 @@ def test_directions(metric: str, better: str) -> None:
 
 def test_unknown_metric_has_no_direction() -> None:
     assert compare.info("read_ahead_kib") is None
+
+
+def test_the_documentation_has_this_table() -> None:
+    assert compare.metrics_markdown() in (ROOT / "Documentation" / "results.md").read_text()
+
+
+def test_every_metric_of_the_cases_has_an_entry() -> None:
+    """What the scripts print, with their variables replaced by something that fits."""
+    seen = 0
+    for script in sorted(SELFTESTS.glob("*.sh")):
+        for name in re.findall(r'^\s*(?:\[.*\|\| |.*\) )?metric "?([a-z$][\w${}]*)', script.read_text(), re.MULTILINE):
+            if script.name not in ("functions.sh", "wbdisk.sh", "wbdisk-kunit.sh"):
+                seen += 1
+                plain = name.replace("read_$name", "read_p99").replace("disk_$key", "disk_writes")
+                assert compare.info(re.sub(r"_?\$\{?\w+\}?", "_x", plain)), f"{script.name}: {name}"
+    assert seen >= 15

@@ -87,9 +87,9 @@ def read_latency(found: Sequence[Result], kernels: Sequence[str]) -> Table:
     for writer, wbt in (("idle", "default"), ("direct", "default"), ("buffered", "off"), ("buffered", "default")):
         look = _lookup(found, "read-latency", writer=writer, wbt=wbt)
         label = writer if writer != "buffered" else f"buffered, wbt {'off' if wbt == 'off' else 'on'}"
-        for metric, short in PERCENTILES.items():
+        for metric, point in PERCENTILES.items():
             ours = [short(_scaled(look(k, metric), 1000)) for k in kernels]
-            rows.append((label, short, short(READ_LATENCY_MS[writer].get(metric)), *ours))
+            rows.append((label, point, short(READ_LATENCY_MS[writer].get(metric)), *ours))
             label = ""
     first = next((r for r in found if r.case == "read-latency"), None)
     what = f" ({first.axes.get('disk')} disk, {first.axes.get('fs')})" if first else ""
