@@ -151,7 +151,7 @@ def draw(drawn: Sequence[Curve], title: str) -> bytes:
     return out.getvalue()
 
 
-def _draw(axis: Any, drawn: Sequence[Curve], title: str) -> None:  # noqa: ANN401 - matplotlib has no types
+def _draw(axis: Any, drawn: Sequence[Curve], title: str) -> None:
     top = 0.0
     for curve in drawn:
         xs, ys = points(curve.bins)
