@@ -20,7 +20,8 @@ from .proc import need, say, sha256_file, sha256_text
 PROGRAMS = {
     "bash": "bash", "mawk": "mawk", "busybox": "busybox-static", "fio": "fio", "jq": "jq",
     "mke2fs": "e2fsprogs", "e2fsck": "e2fsprogs", "debugfs": "e2fsprogs", "filefrag": "e2fsprogs",
-    "tune2fs": "e2fsprogs", "dumpe2fs": "e2fsprogs", "mkfs.xfs": "xfsprogs", "xfs_repair": "xfsprogs", "xfs_io": "xfsprogs",
+    "tune2fs": "e2fsprogs", "dumpe2fs": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+    "xfs_repair": "xfsprogs", "xfs_io": "xfsprogs",
     "mount": "mount", "umount": "mount", "losetup": "mount", "dmesg": "util-linux", "flock": "util-linux",
     "chrt": "util-linux", "taskset": "util-linux", "setsid": "util-linux", "blockdev": "util-linux",
     "ionice": "util-linux", "findmnt": "util-linux", "swapon": "mount", "swapoff": "mount", "mkswap": "util-linux",
@@ -31,10 +32,12 @@ PROGRAMS = {
     "sysctl": "procps", "gzip": "gzip",
 }
 COREUTILS = (
-    "[ basename cat chmod chown comm cp cut date dd df dirname du echo env expr false fold head id join kill ln ls md5sum "
-    "mkdir mkfifo mknod mktemp mv nice nl nohup nproc od paste printf pwd readlink realpath rm rmdir seq sha256sum shuf "
-    "sleep sort split stat stdbuf stty sync tac tail tee test timeout touch tr true truncate tsort tty uname uniq wc yes"
-).split()
+    "[", "basename", "cat", "chmod", "chown", "comm", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo",
+    "env", "expr", "false", "fold", "head", "id", "join", "kill", "ln", "ls", "md5sum", "mkdir", "mkfifo", "mknod",
+    "mktemp", "mv", "nice", "nl", "nohup", "nproc", "od", "paste", "printf", "pwd", "readlink", "realpath", "rm",
+    "rmdir", "seq", "sha256sum", "shuf", "sleep", "sort", "split", "stat", "stdbuf", "stty", "sync", "tac", "tail",
+    "tee", "test", "timeout", "touch", "tr", "true", "truncate", "tsort", "tty", "uname", "uniq", "wc", "yes",
+)
 LINKS = {
     "usr/bin/sh": "bash", "usr/bin/awk": "mawk", "usr/sbin/mkfs.ext4": "mke2fs", "usr/sbin/mkfs.ext2": "mke2fs",
     "usr/sbin/fsck.ext4": "e2fsck", "usr/sbin/insmod": "../bin/kmod", "usr/sbin/rmmod": "../bin/kmod",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cases on this machine instead of in a guest: a directory, or a raw device after --erase."""
+"""Cases on this machine instead of in a guest: in a directory, or on a raw device after --erase."""
 
 import os
 import shutil
@@ -7,43 +7,62 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from . import axes as ax
 from . import kernel as kernels
 from . import ktap, results
 from .errors import WbError
-from .paths import SELFTESTS
+from .paths import RESULTS, SELFTESTS
+from .proc import need, run, say
 from .runner import git_rev
 from .suites import Job
 
 
-def run(job: Job, given: dict[str, str], directory: str | None, device: str | None, *, erase: bool) -> "results.Result":
-    """Run a case on this machine: in ``directory``, or on the raw ``device`` when ``erase`` says so."""
+def run_here(job: Job, given: dict[str, str], directory: str | None, device: str | None, *,
+             erase: bool) -> "results.Result":
+    """Run a case on this machine: in ``directory``, or on the raw ``device`` when ``erase`` says so.
+
+    given: the axes the user named; the others are the case's business here.
+    Raises WbError (code 2) when the place is not usable or not allowed.
+    """
+    if directory and device:
+        raise WbError("--dir and --device exclude each other", 2)
     if device and not erase:
         raise WbError(f"refusing to overwrite {device}: everything on it would be lost; add --erase if you mean it", 2)
     if directory and not Path(directory).is_dir():
-        raise WbError(f"{directory} is not a directory", 2)
+        raise WbError(f"--dir {directory}: no such directory", 2)
     if os.geteuid() != 0:
-        raise WbError("the cases change sysctls and block settings: run as root")
-    own = {k: v for k, v in given.items() if k not in ("disk", "fs" if directory else "disk")}
-    args = [f"--{k}={v}" for k, v in own.items()] + [f"--seed={job.seed}"]
+        raise WbError("the cases change sysctls and block settings of this machine: run as root")
+    release = os.uname().release
+    slug = f"{'dir' if directory else 'device'}-{ax.slug(job.case, job.axes)}"
+    place = RESULTS / f"host-{release}" / job.case / slug / f"seed-{job.seed}"
+    shutil.rmtree(place, ignore_errors=True)
+    (place / "data").mkdir(parents=True)
+    args = [f"--{k}={v}" for k, v in given.items() if k not in ("disk", "disk-set")] + [f"--seed={job.seed}"]
     args += [f"--dir={Path(directory).resolve()}"] if directory else [f"--disk=dev:{device}", "--erase"]
-    with tempfile.TemporaryDirectory(prefix="wb-") as out:
-        tree = _local_tree(Path(out))
-        done = subprocess.run([str(tree / f"{job.case}.sh"), *args], env={**os.environ, "WB_OUT": out},
-                              stdout=subprocess.PIPE, text=True, check=False)
-    report = ktap.parse(done.stdout)
-    meta = {"release": os.uname().release, "lane": "local", "command": " ".join(args), "git_rev": git_rev(),
-            "exit_code": done.returncode}
-    return results.Result(job.case, f"host-{os.uname().release}", dict(job.axes), job.seed, report.metrics, meta,
-                          results.status_of(report, done.returncode),
-                          [{"name": t.name, "result": t.result} for t in report.tests])
+    with tempfile.TemporaryDirectory(prefix="wb-") as scratch:
+        argv = [str(_tree(Path(scratch)) / f"{job.case}.sh"), *args]
+        say(f"  running {job.case} on this machine")
+        with (place / "ktap").open("w") as out:
+            done = subprocess.run(argv, env={**os.environ, "WB_OUT": str(place / "data")}, stdout=out, check=False)
+    if done.returncode == 2:
+        raise WbError(f"{job.case} refuses these options: see the line above", 2)
+    report = ktap.parse((place / "ktap").read_text(errors="replace"))
+    meta = {"release": release, "lane": "local", "command": " ".join(args), "git_rev": git_rev(),
+            "exit_code": done.returncode, "dir": str(place)}
+    result = results.Result(job.case, f"host-{release}", dict(job.axes), job.seed, report.metrics, meta,
+                            results.status_of(report, done.returncode),
+                            [{"name": t.name, "result": t.result} for t in report.tests])
+    results.write(result, place / "result.json")
+    return result
 
 
-def _local_tree(scratch: Path) -> Path:
-    """The selftests beside the kselftest helpers they source, with their C helpers built."""
-    stock = kernels.selftest_helpers()
-    tree = scratch / "selftests"
-    shutil.copytree(SELFTESTS, tree / "writeback")
-    shutil.copytree(stock, tree / "kselftest")
-    for source in (tree / "writeback").glob("*.c"):
-        subprocess.run(["cc", "-O2", "-o", str(source.with_suffix("")), str(source)], check=True)
-    return tree / "writeback"
+def _tree(scratch: Path) -> Path:
+    """The selftests beside the kselftest helpers they source, with their C helper built."""
+    selftests = scratch / "selftests"
+    stock = kernels.source("stock") / "tools" / "testing" / "selftests"
+    shutil.copytree(SELFTESTS, selftests / "writeback")
+    shutil.copytree(stock / "kselftest", selftests / "kselftest")
+    shutil.copy(stock / "kselftest.h", selftests)
+    for source in (selftests / "writeback").glob("*.c"):
+        run([need("gcc", "gcc"), "-O2", "-o", str(source.with_suffix("")), str(source)], what=f"building {source.name}")
+    return selftests / "writeback"

@@ -38,9 +38,11 @@ class Progress:
             whole = elapsed / self.finished * self.total if self.finished else max(self.estimate, elapsed)
             text = f"  {self.finished}/{self.total} done, about {max(0, whole - elapsed) / 60:.1f} min left"
             if self.running:
-                text += f"; running: {self.running[0]}" + (f" and {len(self.running) - 1} more" if len(self.running) > 1 else "")
+                more = len(self.running) - 1
+                text += f"; running: {self.running[0]}" + (f" and {more} more" if more else "")
         width = shutil.get_terminal_size().columns - 1
-        print(("\r\033[K" if tty else "") + (text[:width] if tty else text), end="" if tty else "\n", file=sys.stderr, flush=True)
+        line = f"\r\033[K{text[:width]}" if tty else f"{text}\n"
+        print(line, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if sys.stderr.isatty() and time.monotonic() - self.begin > 5:

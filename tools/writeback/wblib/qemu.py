@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """QEMU command lines of the lanes, and running one guest until it is done or dead."""
 
+import contextlib
 import functools
 import os
 import re
@@ -86,7 +87,8 @@ def command(guest: Guest, out: Path) -> list[str]:
     return [
         QEMU, "-nodefaults", "-no-user-config", "-machine", "q35", *_accelerator(guest),
         "-m", f"{guest.memory_mib}M", "-smp", str(guest.smp),
-        "-serial", f"file:{out / 'console.log'}", "-serial", f"file:{out / 'ktap'}", "-serial", f"file:{out / 'data.tar'}",
+        "-serial", f"file:{out / 'console.log'}", "-serial", f"file:{out / 'ktap'}",
+        "-serial", f"file:{out / 'data.tar'}",
         *_disk_args(guest, out), "-display", "none", "-monitor", "none", "-no-reboot",
         "-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", append,
     ]
@@ -202,10 +204,8 @@ def kvm_works(image: Path) -> bool:
     argv = [QEMU, "-nodefaults", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
             "-monitor", "none", "-no-reboot", "-serial", f"file:{log}", "-kernel", str(image), "-append",
             "console=ttyS0 panic=-1"]
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(argv, timeout=20, capture_output=True, check=False)
-    except subprocess.TimeoutExpired:
-        pass
     works = "Linux version" in _text(log)
     say(f"  KVM: {'works' if works else 'does not boot a kernel here, using TCG'}")
     return works

@@ -69,7 +69,7 @@ def run_command(args: argparse.Namespace) -> int:
     axes = ax.validate(args.case, given)
     job = Job(args.case, axes, seed, args.kernel)
     if args.dir or args.device:
-        result = local.run(job, given, args.dir, args.device, erase=args.erase)
+        result = local.run_here(job, given, args.dir, args.device, erase=args.erase)
     else:
         if axes.get("disk", "").startswith("dev:") and args.lane == "exact":
             raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
@@ -78,7 +78,7 @@ def run_command(args: argparse.Namespace) -> int:
         if args.dry_run:
             prepared = prepare(job.kernel, options)
             say(f"# {place_of(job, prepared, options)}")
-            print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path("."))))
+            print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path())))
             return 0
         result = run_many([job], parallel=1, options=options)[0]
     if args.json == "-":

@@ -5,7 +5,6 @@ import concurrent.futures
 import functools
 import os
 import shutil
-import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from . import kernel as kernels
 from . import ktap, qemu, results
 from .errors import WbError
 from .paths import RESULTS, ROOT
-from .proc import say, sha256_file
+from .proc import run, say, sha256_file
 from .progress import Progress
 from .suites import Job
 
@@ -57,12 +56,12 @@ def prepare(variant: str, options: Options) -> Prepared:
 
 
 def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
-    """The guest of ``job``; without axes its case runs its default suite."""
+    """The guest of ``job``."""
     axes = dict(job.axes)
     functional = options.lane == "functional"
     if functional and "disk" in axes:
         axes["disk"] = f"dev:{DEVICES[options.on]}"
-    args = ax.guest_args(job.case, axes, job.seed) if axes else [f"--seed={job.seed}"]
+    args = ax.guest_args(job.case, axes, job.seed)
     if options.trace:
         args.append("--trace")
     return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed,
@@ -116,8 +115,6 @@ def run_many(
 def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
     """The directory of the job's result; other lanes than the exact one are kept apart."""
     place: Path = results.result_dir(prepared.kernel, job.case, job.axes, job.seed)
-    if not job.axes:
-        place = place.parent.with_name("suite") / place.name
     if options.lane == "functional":
         place = place.parent.with_name(f"{options.on}-{place.parent.name}") / place.name
     if options.trace:
@@ -127,7 +124,7 @@ def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
 
 def _identity(job: Job, prepared: Prepared, options: Options) -> dict[str, Any]:
     """What makes two runs the same run."""
-    argv = qemu.command(guest_of(job, prepared, options), Path("."))
+    argv = qemu.command(guest_of(job, prepared, options), Path())
     return {"image_hash": prepared.kernel.key, "initrd_hash": prepared.initrd_hash,
             "qemu": qemu.version(), "command": qemu.shown(argv).replace(str(ROOT), ".")}
 
@@ -148,8 +145,7 @@ def _kept(job: Job, prepared: Prepared, options: Options) -> "results.Result | N
 @functools.cache
 def git_rev() -> str:
     """The checkout's commit, for the result's meta."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    return run(["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False).stdout.strip() or "unknown"
 
 
 def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> "results.Result":
