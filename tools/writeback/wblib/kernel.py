@@ -2,40 +2,41 @@
 """``wb build``: kernels and the installed kselftests, cached by content, so that nothing builds twice."""
 
 import argparse
-import fcntl
+import functools
 import json
 import os
-import re
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import base as bases
-from . import series
+from . import base, kconfig, sources
 from .errors import WbError
-from .paths import BUILD, CONFIGS, SELFTESTS
+from .paths import BUILD, SELFTESTS, TOOLS
 from .proc import need, run, say, sha256_file, sha256_text
 
-VARIANTS = ("stock", "patched", "tree")
-FLAVOURS = ("slim", "tracing", "debug")
 # Raise when the way of building changes what comes out.
-RECIPE = 1
-# Fixed, so that the same source gives the same bytes on any machine.
-STAMP = {
+RECIPE = 2
+# Fixed, so that the same source gives the same bytes, and stock and patched the same /proc/version.
+FIXED = {
     "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026", "KBUILD_BUILD_USER": "wb", "KBUILD_BUILD_HOST": "wb",
-    "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
+    "KBUILD_BUILD_VERSION": "1", "LOCALVERSION": "", "LC_ALL": "C",
 }
-BUILD_GIB = 3
-SELFTEST_MAKE = "tools/testing/selftests"
+# Variables of the caller (often make itself: K=, O=, -j) that would reach kbuild.
+CALLER = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "O", "K", "V", "W",
+          "C", "CC", "KCFLAGS", "KDIR", "TARGETS", "INSTALL_PATH")
+# Object directory plus room to link: measured 0.4 GiB slim; DWARF is what makes the others big.
+NEED_GIB = {"slim": 1.0, "tracing": 5.0, "debug": 3.0}
+KSELFTEST = "tools/testing/selftests"
+GENERATED = (".o", ".ko", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
 EXAMPLES = """\
 examples:
   wb build                                 the stock kernel
   wb build --kernel patched                base + the series
-  wb build --kernel tree --flavour debug   the working tree of 'wb series tree' with lockdep and KASAN
-  BASE=~/linux-6.12.50 wb build            another base"""
+  wb build --kernel tree --flavour debug   the working tree of 'make tree', with lockdep and KASAN
+  wb build --tar /tmp/ksft.tar.xz          also pack the kselftests (for a real machine with this kernel)
+  BASE=~/linux-6.12.50 wb build            another base
+The object directory is build/src/*/out-FLAVOUR; ccache is in build/ccache unless CCACHE_DIR is set."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Kernel:
     kdir: Path
     config_hash: str
     patchset_hash: str
-    flavour: str
+    flavour: str = "slim"
 
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -59,193 +60,177 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="stock", help="stock, patched or tree (default stock)")
     p.add_argument("--flavour", default="slim", help="slim, tracing (BTF) or debug (lockdep, KASAN; default slim)")
-    p.add_argument("-j", "--jobs", type=int, default=0, help="parallel compilers (default: one per core)")
-    p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.xz)")
+    p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="parallel compilers (default: one per core)")
+    p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.gz, .tar.xz)")
     p.set_defaults(func=build_command)
 
 
 def build_command(args: argparse.Namespace) -> int:
     """Build, and print where the products are."""
+    if args.jobs < 0:
+        raise WbError(f"-j {args.jobs}: a number of compilers, at least 1", 2)
     built = build(args.kernel, args.flavour, args.jobs)
     installed = modules(built)
     print(f"kernel     {built.image}\nrelease    {built.release}\nconfig     {built.config}\n"
           f"selftests  {installed}\nkey        {built.key}")
     if args.tar:
-        out = Path(args.tar)
-        run(["tar", "-C", str(installed), "--sort=name", "--owner=0", "--group=0", "-cJf", str(out), "."],
-            what="packing the kselftests", log=BUILD / "log" / "tar.log")
-        print(f"tarball    {out}")
+        print(f"tarball    {gen_tar(built, Path(args.tar))}")
     return 0
 
 
 def source(variant: str) -> Path:
     """The source tree of a variant, made or brought up to date if need be."""
-    stock = bases.extract(bases.find(), BUILD / "src" / "stock")
-    if variant == "stock" or (variant == "patched" and not series.patches()):
-        return stock
-    if variant == "tree":
-        return series.working_tree()
-    return series.patched_source(stock, BUILD / "src" / "patched")
+    return sources.prepare(sources.describe(variant))
 
 
 def selftest_helpers() -> Path:
     """The stock tree's kselftest shell helpers (ktap_helpers.sh and so on)."""
-    return source("stock") / SELFTEST_MAKE / "kselftest"
+    return source("stock") / KSELFTEST / "kselftest"
 
 
-def _check(variant: str, flavour: str) -> None:
-    if variant not in VARIANTS:
-        raise WbError(f"unknown kernel '{variant}': choose from {', '.join(VARIANTS)}", 2)
-    if flavour not in FLAVOURS:
-        raise WbError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}", 2)
-
-
-def fragments(flavour: str) -> str:
-    """The configuration fragments of a flavour, concatenated: slim, and what the flavour adds."""
-    names = ["slim"] if flavour == "slim" else ["slim", flavour]
-    return "".join((CONFIGS / f"{n}.config").read_text() for n in names)
+@functools.cache
+def compiler() -> str:
+    """First line of ``gcc --version``: part of what a kernel is made from."""
+    return run([need("gcc", "gcc"), "--version"]).stdout.splitlines()[0]
 
 
 def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     """The kernel of ``variant`` (stock, patched, tree) and ``flavour`` (slim, tracing, debug).
 
-    Returns at once when the same base, patches, configuration and compiler
-    were built before.  Raises WbError (code 2 for unknown names) with the log.
+    jobs: parallel compilers, 0 = one per core.  Returns at once when the same
+    base, content, configuration and compiler were built before; patched and
+    tree with an empty series are the stock kernel.  WbError names the log.
     """
-    _check(variant, flavour)
-    patchset = series.patchset_hash() if variant == "patched" else series.EMPTY_HASH
-    if variant == "tree":
-        patchset = series.tree_hash()
-    compiler = run([need("gcc", "gcc"), "--version"]).stdout.splitlines()[0]
-    wanted = fragments(flavour)
-    key = sha256_text("\n".join([bases.find().ident, patchset, wanted, compiler, str(RECIPE)]))
+    what = sources.describe(variant)
+    wanted = kconfig.fragments(flavour, series=bool(what.content))
+    key = sha256_text("\n".join([what.base.ident, what.content, wanted, compiler(), str(RECIPE)]))
     products = BUILD / "kernels" / key[:12]
-    with _lock("kernel"):
-        if not (products / "meta.json").exists():
-            _build(variant, flavour, wanted, key, products, jobs)
-    meta = json.loads((products / "meta.json").read_text())
-    return Kernel(variant, key, meta["release"], products / "bzImage", products / "config",
-                  source(variant) / f"out-{flavour}", sha256_file(products / "config"), patchset, flavour)
+    out = what.tree / f"out-{flavour}"
+    if not (products / "meta.json").exists():
+        with base.lock("kernel"):
+            if not (products / "meta.json").exists():
+                _compile(what, flavour, wanted, key, jobs)
+    release = json.loads((products / "meta.json").read_text())["release"]
+    config = products / "config"
+    return Kernel(variant, key, release, products / "bzImage", config, out, sha256_file(config), what.patchset, flavour)
 
 
-@contextmanager
-def _lock(name: str) -> Iterator[None]:
-    """Two wb at a time must not build in one directory; the second waits."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / f".{name}.lock").open("w") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("  waiting for another wb that is building")
-            fcntl.flock(f, fcntl.LOCK_EX)
-        yield
+def make(tree: Path, out: Path, *args: str) -> list[str]:
+    """The command line of kbuild for ``out``, a direct subdirectory of ``tree``.
+
+    kbuild then uses relative paths that are the same from every tree, so ccache hits.
+    """
+    unset = [word for name in CALLER for word in ("-u", name)]
+    return ["env", *unset, "make", "-C", str(tree), f"O={out}", f"CC={_cc()}", f"HOSTCC={_cc()}", *args]
 
 
-def _make(tree: Path, out: Path, *args: str) -> list[str]:
-    """kbuild in ``out`` below ``tree``: relative paths, the same from every tree, so ccache hits."""
-    return ["make", "-C", str(tree), f"O={out.name}", "CC=ccache gcc" if shutil.which("ccache") else "CC=gcc", *args]
+def _cc() -> str:
+    return str(TOOLS / "cc") if shutil.which("ccache") else "gcc"
 
 
-def _env() -> dict[str, str]:
+def make_env() -> dict[str, str]:
+    """Environment of every kbuild run: fixed stamps, and ccache shared by all trees."""
     cache = os.environ.get("CCACHE_DIR", str(BUILD / "ccache"))
-    return {**STAMP, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1",
-            "CCACHE_COMPILERCHECK": "content"}
+    return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1", "CCACHE_COMPILERCHECK": "content"}
 
 
-def _configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
+def configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
     """allnoconfig + fragments; WbError names the options that did not take effect."""
     out.mkdir(exist_ok=True)
-    merged = out / "fragments.config"
+    merged = out / "wb-fragments.config"
     merged.write_text(wanted)
-    old = (out / ".config").read_text() if (out / ".config").exists() else None
-    run(_make(tree, out, "-s", "allnoconfig"), env={**_env(), "KCONFIG_ALLCONFIG": str(merged)}, log=log,
-        what="configuring")
-    have = (out / ".config").read_text()
-    lost = [line for line in effective(wanted) if not _took(line, have)]
-    if lost:
-        raise WbError(f"kernel options not taken: {', '.join(lost[:5])}: a dependency is missing in tools/writeback/config")
-    if have == old:
-        # Same content, older time: make would otherwise rebuild what depends on it.
-        os.utime(out / ".config", (0, 0))
+    run(make(tree, out, "-s", "allnoconfig"), env={**make_env(), "KCONFIG_ALLCONFIG": str(merged)}, log=log,
+        what="configuring the kernel")
+    kconfig.check(wanted, out / ".config")
 
 
-def effective(wanted: str) -> list[str]:
-    """The option lines of concatenated fragments; a later line replaces an earlier one."""
-    last: dict[str, str] = {}
-    for line in wanted.splitlines():
-        match = re.match(r"(?:# )?(CONFIG_\w+)(?:=| is not set)", line)
-        if match:
-            last[match.group(1)] = line
-    return list(last.values())
-
-
-def _took(line: str, have: str) -> bool:
-    if line.endswith(" is not set"):
-        return not re.search(rf"^{line.split()[1]}=", have, re.M)
-    return re.search(rf"^{re.escape(line)}$", have, re.M) is not None
-
-
-def _build(variant: str, flavour: str, wanted: str, key: str, products: Path, jobs: int) -> None:
-    tree = source(variant)
+def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: int) -> None:
+    """Build and keep the products; build/kernels/KEY appears complete or not at all."""
+    tree = sources.prepare(what)
     out = tree / f"out-{flavour}"
-    if bases.free_gib(tree) < BUILD_GIB:
-        raise WbError(f"building needs {BUILD_GIB} GiB below {BUILD}: free some or set WB_BUILD to another disk")
-    log = BUILD / "log" / f"{variant}-{flavour}.log"
+    base.need_space(out, NEED_GIB[flavour], f"building the {flavour} kernel")
+    log = BUILD / "log" / f"kernel-{what.variant}-{flavour}.log"
     log.unlink(missing_ok=True)
-    say(f"  building the {variant} kernel ({flavour}); log: {log}")
+    say(f"building the {what.variant} kernel ({flavour}); log: {log}")
+    start = time.monotonic()
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
-    _configure(tree, out, wanted, log)
-    run(_make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), env=_env(), log=log,
-        what=f"building the {variant} kernel")
+    configure(tree, out, wanted, log)
+    run(make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), env=make_env(), log=log,
+        what=f"building the {what.variant} kernel")
     release = (out / "include/config/kernel.release").read_text().strip()
-    temp = products.with_suffix(".tmp")
-    shutil.rmtree(temp, ignore_errors=True)
-    temp.mkdir(parents=True)
-    shutil.copy(out / "arch/x86/boot/bzImage", temp / "bzImage")
-    shutil.copy(out / ".config", temp / "config")
-    shutil.copy(out / "Module.symvers", temp / "Module.symvers")
-    (temp / "meta.json").write_text(json.dumps({"release": release, "key": key, "flavour": flavour}, indent=1) + "\n")
-    shutil.rmtree(products, ignore_errors=True)
-    temp.rename(products)
+    products = BUILD / "kernels" / key[:12]
+    new = products.with_suffix(".new")
+    base.remove(new)
+    new.mkdir(parents=True)
+    for name in ("arch/x86/boot/bzImage", "Module.symvers", "System.map"):
+        shutil.copy(out / name, new)
+    shutil.copy(out / ".config", new / "config")
+    (new / "release").write_text(release + "\n")
+    meta = {"key": key, "release": release, "flavour": flavour, "built_as": what.variant, "base": what.base.ident,
+            "content": what.content, "compiler": compiler(), "recipe": RECIPE, "wall_s": round(time.monotonic() - start)}
+    (new / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+    base.remove(products)
+    new.rename(products)
     stamp.write_text(key)
+    say(f"built the {what.variant} kernel ({flavour}) in {meta['wall_s']} s")
 
 
-def _tree_hash(top: Path) -> str:
-    """Hash of the sources below ``top``, build products and hidden files left out."""
-    done = subprocess.run(["git", "-C", str(top), "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
-                          check=True)
-    files = [top / name for name in sorted(done.stdout.splitlines()) if (top / name).is_file()]
-    return sha256_text("".join(f"{p.relative_to(top)} {os.access(p, os.X_OK)} {sha256_file(p)}\n" for p in files))
+def _objects(kernel: Kernel) -> None:
+    """Make sure kernel.kdir holds this kernel's objects: a later build may have replaced them."""
+    stamp = kernel.kdir / "wb-key"
+    if stamp.is_file() and stamp.read_text() == kernel.key:
+        sources.prepare(sources.describe(kernel.name))
+        return
+    what = sources.describe(kernel.name)
+    wanted = kconfig.fragments(kernel.flavour, series=bool(what.content))
+    _compile(what, kernel.flavour, wanted, kernel.key, 0)
+
+
+def selftests_hash() -> str:
+    """Hash of the kselftest directory's sources, file modes included."""
+    files = [p for p in SELFTESTS.rglob("*") if p.is_file() and not p.name.endswith(GENERATED)]
+    return sources.content_hash([str(p.relative_to(SELFTESTS)) for p in files], SELFTESTS)
 
 
 def modules(kernel: Kernel) -> Path:
-    """The installed kselftest tree with wbdisk.ko for ``kernel``; cached by both contents."""
-    key = sha256_text(f"{kernel.key} {_tree_hash(SELFTESTS)} {RECIPE}")[:12]
-    dest = BUILD / "selftests" / key
-    with _lock("kernel"):
+    """The installed kselftest tree with wbdisk.ko for ``kernel``; cached by both contents.
+
+    It holds run_kselftest.sh, kselftest-list.txt, kselftest/ and writeback/.
+    """
+    dest = BUILD / "selftests" / sha256_text(f"{kernel.key} {selftests_hash()} {RECIPE}")[:12]
+    if dest.is_dir():
+        return dest
+    with base.lock("kernel"):
         if dest.is_dir():
             return dest
-        tree = source(kernel.name)
-        out = tree / f"out-{kernel.flavour}"
-        stamp = out / "wb-key"
-        if not stamp.exists() or stamp.read_text() != kernel.key:
-            # The object directory holds another kernel by now: bring this one back, through ccache.
-            products = kernel.image.parent
-            _build(kernel.name, kernel.flavour, fragments(kernel.flavour), kernel.key, products, 0)
+        _objects(kernel)
+        kselftest = kernel.kdir.parent / KSELFTEST
         log = BUILD / "log" / f"selftests-{kernel.name}-{kernel.flavour}.log"
         log.unlink(missing_ok=True)
-        mine = tree / SELFTEST_MAKE / "writeback"
-        run(["rsync", "-a", "--delete", "--exclude=*.o", "--exclude=*.ko", "--exclude=*.cmd", "--exclude=*.mod*",
-             "--exclude=Module.symvers", "--exclude=modules.order", f"{SELFTESTS}/", f"{mine}/"])
-        temp = dest.with_suffix(".tmp")
-        shutil.rmtree(temp, ignore_errors=True)
-        temp.mkdir(parents=True)
-        run(["make", "-C", str(tree / SELFTEST_MAKE), "TARGETS=writeback", f"KDIR={out}", f"INSTALL_PATH={temp}",
-             "install"], env=_env(), log=log, what="building the kselftests")
-        if not (temp / "writeback" / "test_modules" / "wbdisk.ko").exists():
+        # Without what an earlier build left there: its objects belong to another kernel.
+        skip = [f"--exclude=*{suffix}" for suffix in GENERATED]
+        run([need("rsync", "rsync"), "-a", "--delete", "--delete-excluded", *skip, f"{SELFTESTS}/",
+             f"{kselftest / 'writeback'}/"])
+        new = dest.with_suffix(".new")
+        base.remove(new)
+        new.mkdir(parents=True)
+        unset = [word for name in CALLER for word in ("-u", name)]
+        run(["env", *unset, "make", "-C", str(kselftest), "TARGETS=writeback", "FORCE_TARGETS=1", f"KDIR={kernel.kdir}",
+             f"INSTALL_PATH={new}", "install"], env=make_env(), log=log, what="building the kselftests")
+        if not (new / "writeback/test_modules/wbdisk.ko").exists():
             raise WbError(f"the kselftests were installed without wbdisk.ko: see {log}")
-        temp.rename(dest)
+        new.rename(dest)
     return dest
 
 
+def gen_tar(kernel: Kernel, tarball: Path) -> Path:
+    """Pack the installed kselftests into ``tarball`` as 'make gen_tar' does; the suffix picks the compression."""
+    temp = tarball.with_name(f".{os.getpid()}.{tarball.name}")
+    try:
+        run(["tar", "-C", modules(kernel), "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-caf", temp, "."],
+            what=f"packing {tarball}")
+        temp.replace(tarball)
+    finally:
+        temp.unlink(missing_ok=True)
+    return tarball

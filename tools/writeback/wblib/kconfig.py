@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernel configurations: fragments on top of allnoconfig, and the proof that each line took effect."""
+
+import re
+from pathlib import Path
+
+from .errors import WbError
+from .paths import CONFIGS
+
+FLAVOURS = ("slim", "tracing", "debug")
+
+
+def fragments(flavour: str, series: bool = False) -> str:
+    """The options of a flavour, one per line, a later fragment replacing an earlier one.
+
+    series: the kernel has the series: add config/patched.config (options that only
+    the series knows), if there is one.
+    """
+    if flavour not in FLAVOURS:
+        raise WbError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}", 2)
+    names = ["slim"] if flavour == "slim" else ["slim", flavour]
+    files = [CONFIGS / f"{name}.config" for name in names]
+    if series and (CONFIGS / "patched.config").exists():
+        files.append(CONFIGS / "patched.config")
+    return merge([f.read_text() for f in files])
+
+
+def merge(texts: list[str]) -> str:
+    """Concatenate fragments: the last line about an option wins, comments go."""
+    last: dict[str, str] = {}
+    for line in "\n".join(texts).splitlines():
+        match = re.match(r"(?:# )?(CONFIG_\w+)(?:=| is not set$)", line.strip())
+        if match:
+            last.pop(match.group(1), None)
+            last[match.group(1)] = line.strip()
+    return "".join(f"{line}\n" for line in last.values())
+
+
+def lost(wanted: str, config: Path) -> list[str]:
+    """The lines of ``wanted`` that are not in ``config``."""
+    have = set(config.read_text().splitlines())
+    on = {line.partition("=")[0] for line in have if "=" in line}
+    return [line for line in wanted.splitlines()
+            if (line.split()[1] in on if line.startswith("#") else line not in have)]
+
+
+def check(wanted: str, config: Path) -> None:
+    """WbError that names the options of ``wanted`` that did not take effect."""
+    if missing := lost(wanted, config):
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise WbError(f"options without effect: {', '.join(missing[:5])}{more}: a dependency is missing in "
+                      "tools/writeback/config, or this base does not have them")
