@@ -80,7 +80,7 @@ def kernel_version(tree: Path) -> str:
         head = (tree / "Makefile").read_text(errors="replace")[:2000]
     except OSError:
         head = ""
-    found = {k: v for k, v in re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) *= *(\d+)", head, re.M)}
+    found = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) *= *(\d+)", head, re.M))
     if not {"VERSION", "PATCHLEVEL"} <= found.keys():
         raise WbError(f"{tree} is not a Linux source tree (no VERSION in its Makefile): set BASE=/path/to/linux-6.12.y")
     return f"{found['VERSION']}.{found['PATCHLEVEL']}.{found.get('SUBLEVEL', '0')}"
@@ -90,7 +90,7 @@ def check_version(tree: Path, source: Path) -> str:
     """The version of ``tree``, or a WbError that ``source`` is not Linux 6.12.y."""
     version = kernel_version(tree)
     if not version.startswith(SERIES_OF + "."):
-        raise WbError(f"{source} is Linux {version}, the series is for {SERIES_OF}.y: set BASE= to a {SERIES_OF}.y source")
+        raise WbError(f"{source} is Linux {version}, the series is for {SERIES_OF}.y: set BASE= to such a source")
     return version
 
 

@@ -23,8 +23,8 @@ FIXED = {
     "KBUILD_BUILD_VERSION": "1", "LOCALVERSION": "", "LC_ALL": "C",
 }
 # Variables of the caller (often make itself: K=, O=, -j) that would reach kbuild.
-CALLER = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "O", "K", "V", "W",
-          "C", "CC", "KCFLAGS", "KDIR", "TARGETS", "INSTALL_PATH")
+CALLER = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "O", "K", "V",
+          "W", "C", "CC", "KCFLAGS", "KDIR", "TARGETS", "INSTALL_PATH")
 # Object directory plus room to link: measured 0.4 GiB slim; DWARF is what makes the others big.
 NEED_GIB = {"slim": 1.0, "tracing": 5.0, "debug": 3.0}
 KSELFTEST = "tools/testing/selftests"
@@ -131,7 +131,7 @@ def _cc() -> str:
 def make_env() -> dict[str, str]:
     """Environment of every kbuild run: fixed stamps, and ccache shared by all trees."""
     cache = os.environ.get("CCACHE_DIR", str(BUILD / "ccache"))
-    return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1", "CCACHE_COMPILERCHECK": "content"}
+    return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1"}
 
 
 def configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
@@ -168,7 +168,8 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     shutil.copy(out / ".config", new / "config")
     (new / "release").write_text(release + "\n")
     meta = {"key": key, "release": release, "flavour": flavour, "built_as": what.variant, "base": what.base.ident,
-            "content": what.content, "compiler": compiler(), "recipe": RECIPE, "wall_s": round(time.monotonic() - start)}
+            "content": what.content, "compiler": compiler(), "recipe": RECIPE,
+            "wall_s": round(time.monotonic() - start)}
     (new / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
     base.remove(products)
     new.rename(products)
@@ -228,8 +229,8 @@ def gen_tar(kernel: Kernel, tarball: Path) -> Path:
     """Pack the installed kselftests into ``tarball`` as 'make gen_tar' does; the suffix picks the compression."""
     temp = tarball.with_name(f".{os.getpid()}.{tarball.name}")
     try:
-        run(["tar", "-C", modules(kernel), "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-caf", temp, "."],
-            what=f"packing {tarball}")
+        run(["tar", "-C", modules(kernel), "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-caf", temp,
+             "."], what=f"packing {tarball}")
         temp.replace(tarball)
     finally:
         temp.unlink(missing_ok=True)

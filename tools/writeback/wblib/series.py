@@ -1,6 +1,128 @@
 # SPDX-License-Identifier: GPL-2.0
-"""``wb series``: the patch queue as files, as a git tree, and its checks."""
+"""``wb series``: the patch queue as files, as a git tree to work on, and its checks."""
 
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import base, bisect, patchqueue, worktree
+from .errors import WbError
 from .patchqueue import patches, patchset_hash
+from .paths import ROOT
+from .proc import need, run, say
 
-__all__ = ["patches", "patchset_hash"]
+__all__ = ["lint", "patches", "patchset_hash", "register"]
+
+EXAMPLES = """\
+examples:
+  wb series list                the patches in apply order
+  wb series tree                build/tree: git log base.. is the series; commit, rebase -i there
+  wb series export              the commits of build/tree back to mm/ fs/ext4/ block/
+  wb series round-trip          files -> commits -> files gives the same bytes (no build/tree needed)
+  wb series checkpatch          scripts/checkpatch.pl --strict on each patch
+  wb series bisect-check        each prefix builds with W=1 and sparse, without new warnings
+A new commit goes to the directory its subject says (mm: ext4: block: blk-wbt:),
+else to where most of its files are; the numbers are renewed in order."""
+
+
+def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add ``wb series`` and its commands."""
+    p = sub.add_parser("series", help="the patch series: list, tree, export, checks", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = p.add_subparsers(metavar="WHAT", required=True)
+    raw = argparse.RawDescriptionHelpFormatter
+    add = verbs.add_parser("list", help="the patches in apply order", epilog="example:\n  wb series list",
+                           formatter_class=raw)
+    add.add_argument("--hash", action="store_true", help="only the patchset hash (KCIDB form; empty without patches)")
+    add.set_defaults(func=_list)
+    for name, func, text in (("tree", _tree, "make build/tree from the patch files"),
+                             ("export", _export, "write the commits of build/tree to the patch files")):
+        add = verbs.add_parser(name, help=text, epilog=f"example:\n  wb series {name}", formatter_class=raw)
+        add.add_argument("--force", action="store_true", help="drop work that only the overwritten side has")
+        add.set_defaults(func=func)
+    add = verbs.add_parser("bisect-check", help="each prefix builds with W=1 and sparse, without new warnings",
+                           epilog="example:\n  wb series bisect-check -j 2", formatter_class=raw)
+    add.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers at a time (default: a core each)")
+    add.set_defaults(func=_bisect)
+    add = verbs.add_parser("checkpatch", help="checkpatch.pl --strict --codespell", formatter_class=raw,
+                           epilog="examples:\n  wb series checkpatch\n  wb series checkpatch block/0004-*.patch")
+    add.add_argument("patch", nargs="*", type=Path, help="patch files (default: the whole series)")
+    add.set_defaults(func=_checkpatch)
+    add = verbs.add_parser("round-trip", help="the files survive apply and export unchanged", formatter_class=raw,
+                           epilog="example:\n  wb series round-trip")
+    add.set_defaults(func=_round_trip)
+
+
+def _list(args: argparse.Namespace) -> int:
+    if args.hash:
+        print(patchset_hash())
+        return 0
+    files = patches()
+    for path in files:
+        print(f"{path.relative_to(ROOT)}  {worktree.subject(path)}")
+    if not files:
+        say("the series is empty: stock and patched are the same kernel")
+    return 0
+
+
+def _tree(args: argparse.Namespace) -> int:
+    print(worktree.make_tree(args.force))
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    for path in worktree.export(args.force):
+        print(path.relative_to(ROOT))
+    return 0
+
+
+def _bisect(args: argparse.Namespace) -> int:
+    say(f"{bisect.check(args.jobs)} patches, each prefix builds without new warnings")
+    return 0
+
+
+def _checkpatch(args: argparse.Namespace) -> int:
+    files = [p.absolute() for p in args.patch] or patches()
+    for path in files:
+        if not path.is_file():
+            raise WbError(f"{path}: no such patch", 2)
+    bad = 0
+    for path in files:
+        report = checkpatch(path)
+        if report:
+            bad += 1
+            print(report)
+    say(f"{len(files)} patches, {bad} with complaints")
+    return 1 if bad else 0
+
+
+def _round_trip(_args: argparse.Namespace) -> int:
+    if problem := worktree.round_trip():
+        raise WbError(problem)
+    say(f"{len(patches())} patches, unchanged by apply and export")
+    return 0
+
+
+def checkpatch(patch: Path) -> str:
+    """checkpatch's report about ``patch``, "" when it is clean."""
+    need("codespell", "codespell")
+    done = run([need("perl", "perl"), "scripts/checkpatch.pl", "--strict", "--codespell", "--color=never",
+                patch.absolute()], cwd=base.stock(), check=False)
+    return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()
+
+
+def lint() -> Iterator[tuple[str, str]]:
+    """(check, problem) for 'make lint', problem "" when all is well; nothing to build or extract when empty."""
+    try:
+        files = patchqueue.patches()
+    except WbError as exc:
+        yield "order", str(exc)
+        return
+    yield "order", ""
+    try:
+        yield "round trip", worktree.round_trip()
+    except WbError as exc:
+        yield "round trip", str(exc)
+    for path in files:
+        report = checkpatch(path)
+        yield f"checkpatch {path.name}", report.splitlines()[0] if report else ""

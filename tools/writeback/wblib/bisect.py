@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Every prefix of the series builds its directories with W=1 and sparse, without new warnings."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from . import base, kconfig, kernel, patchqueue, sources
+from .errors import WbError
+from .paths import BUILD
+from .proc import run, say
+
+TREE = base.SRC / "bisect"
+_WARNING = re.compile(r"^(?:\.\./)?([\w./+-]+\.[chS]):\d+(?::\d+)?: ((?:warning|error): .*)$", re.M)
+
+
+def targets(names: list[str]) -> list[str]:
+    """The kbuild directories to build for touched files; a header may break any user of it."""
+    dirs = {f"{Path(n).parent}/" for n in names if n.endswith((".c", ".h", ".S")) and not n.startswith("include/")}
+    if any(n.startswith("include/") for n in names):
+        dirs |= {"mm/", "fs/", "block/"}
+    # kbuild descends: a directory below another one is built with it.
+    return sorted(d for d in dirs if not any(d != other and d.startswith(other) for other in dirs))
+
+
+def warnings(log: str) -> set[tuple[str, str]]:
+    """(file, message) of each compiler, kernel-doc and sparse message; line numbers shift and are left out."""
+    return {(m.group(1), m.group(2)) for m in _WARNING.finditer(log)}
+
+
+def check(jobs: int = 0) -> int:
+    """Build each prefix; returns how many were built.  WbError names the first patch that fails or warns."""
+    files = patchqueue.patches()
+    dirs = targets(sorted({n for f in files for n in patchqueue.touched(f)}))
+    if not dirs:
+        return 0
+    sparse = shutil.which("sparse") is not None
+    if not sparse:
+        say("notice: sparse is not installed, checking with W=1 only")
+    flags = [f"-j{jobs or os.cpu_count()}", "W=1", *(["C=1"] if sparse else [])]
+    origin = base.locate()
+    stock = base.stock(origin)
+    with base.lock("bisect"):
+        known: set[tuple[str, str]] = set()
+        for count in range(len(files) + 1):
+            name = files[count - 1].name if count else "base"
+            sources.sync_patched(origin, stock, TREE, files[:count])
+            log = BUILD / "log" / f"bisect-{count:04}.log"
+            log.unlink(missing_ok=True)
+            _build(log, dirs, flags, count, f"building {name} ({count}/{len(files)})")
+            found = warnings(log.read_text(errors="replace"))
+            mine = {n for f in files[:count] for n in patchqueue.touched(f)}
+            if new := sorted(w for w in found - known if w[0] in mine):
+                raise WbError(f"{name}: new warning in {new[0][0]}: {new[0][1]}"
+                              + (f" and {len(new) - 1} more" if len(new) > 1 else "") + f": see {log}")
+            known |= found
+    return len(files)
+
+
+def _build(log: Path, dirs: list[str], flags: list[str], count: int, what: str) -> None:
+    out = TREE / "out-slim"
+    out.mkdir(exist_ok=True)
+    fragments = out / "wb-fragments.config"
+    fragments.write_text(kconfig.fragments("slim", series=count > 0))
+    # Not kconfig.check: an option of the series exists only from its patch on.
+    run(kernel.make(TREE, out, "-s", "allnoconfig"), env={**kernel.make_env(), "KCONFIG_ALLCONFIG": str(fragments)},
+        log=log, what="configuring")
+    present = [d for d in dirs if (TREE / d).is_dir()]
+    run(kernel.make(TREE, out, *flags, *present), env=kernel.make_env(), log=log, what=what)
