@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0
+/* /sys/kernel/config/wbdisk/NAME: one directory per disk. */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/ctype.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "wbdisk.h"
+
+static struct wbd_dev *dev_of(struct config_item *item)
+{
+	return container_of(item, struct wbd_dev, item);
+}
+
+/* ---- numbers ------------------------------------------------------------- */
+
+static ssize_t store_number(struct wbd_dev *dev, const char *page, size_t count,
+			    const char *name, u32 *member, u32 lo, u32 hi,
+			    bool live)
+{
+	unsigned long flags;
+	ssize_t err = count;
+	u32 value;
+
+	if (kstrtou32(page, 10, &value) || value < lo || value > hi) {
+		pr_warn_ratelimited("%s: %s must be from %u to %u\n",
+				    wbd_name(dev), name, lo, hi);
+		return -EINVAL;
+	}
+	mutex_lock(&dev->config_lock);
+	/* The data is there until the directory goes, and so is its size. */
+	if ((dev->disk && !live) ||
+	    (member == &dev->cfg.capacity_mib && dev->store.leaf)) {
+		err = -EBUSY;
+	} else {
+		/* Up to now the old value holds. */
+		wbd_settle(dev);
+		spin_lock_irqsave(&dev->lock, flags);
+		*member = value;
+		dev->store.cap = (u64)dev->cfg.store_mib << (20 - PAGE_SHIFT);
+		spin_unlock_irqrestore(&dev->lock, flags);
+		wbd_settle(dev);
+	}
+	mutex_unlock(&dev->config_lock);
+	return err;
+}
+
+#define WBD_ATTR(name, lo, hi, live)					\
+static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
+{									\
+	return sysfs_emit(page, "%u\n", dev_of(item)->cfg.name);	\
+}									\
+static ssize_t wbd_##name##_store(struct config_item *item,		\
+				  const char *page, size_t count)	\
+{									\
+	struct wbd_dev *dev = dev_of(item);				\
+									\
+	return store_number(dev, page, count, #name, &dev->cfg.name,	\
+			    lo, hi, live);				\
+}									\
+CONFIGFS_ATTR(wbd_, name);
+
+WBD_NUMBERS(WBD_ATTR)
+
+/* ---- names --------------------------------------------------------------- */
+
+static ssize_t wbd_profile_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%s\n",
+			  wbd_profiles[dev_of(item)->cfg.profile].name);
+}
+
+static ssize_t wbd_profile_store(struct config_item *item, const char *page,
+				 size_t count)
+{
+	struct wbd_dev *dev = dev_of(item);
+	int err = -EBUSY;
+
+	mutex_lock(&dev->config_lock);
+	if (!dev->disk) {
+		u32 capacity = dev->cfg.capacity_mib;
+
+		err = wbd_config_load(&dev->cfg, page);
+		if (dev->store.leaf)
+			dev->cfg.capacity_mib = capacity;
+	}
+	mutex_unlock(&dev->config_lock);
+	if (err == -EINVAL)
+		pr_warn_ratelimited("%s: no such profile\n", wbd_name(dev));
+	return err ?: count;
+}
+
+CONFIGFS_ATTR(wbd_, profile);
+
+static ssize_t wbd_model_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%s\n", wbd_model_names[dev_of(item)->cfg.model]);
+}
+
+static ssize_t wbd_model_store(struct config_item *item, const char *page,
+			       size_t count)
+{
+	struct wbd_dev *dev = dev_of(item);
+	int err = -EBUSY, model = __sysfs_match_string(wbd_model_names,
+						       WBD_NR_MODELS, page);
+
+	if (model < 0) {
+		pr_warn_ratelimited("%s: model must be fifo, ssd or hdd\n",
+				    wbd_name(dev));
+		return -EINVAL;
+	}
+	mutex_lock(&dev->config_lock);
+	if (!dev->disk) {
+		dev->cfg.model = model;
+		err = 0;
+	}
+	mutex_unlock(&dev->config_lock);
+	return err ?: count;
+}
+
+CONFIGFS_ATTR(wbd_, model);
+
+/* ---- power and tests ----------------------------------------------------- */
+
+static ssize_t wbd_power_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%d\n", !!dev_of(item)->disk);
+}
+
+static ssize_t wbd_power_store(struct config_item *item, const char *page,
+			       size_t count)
+{
+	struct wbd_dev *dev = dev_of(item);
+	bool on;
+	int err = kstrtobool(page, &on);
+
+	if (err)
+		return err;
+	mutex_lock(&dev->config_lock);
+	if (on && !dev->disk)
+		err = wbd_power_on(dev);
+	else if (!on && dev->disk)
+		wbd_power_off(dev);
+	mutex_unlock(&dev->config_lock);
+	return err ?: count;
+}
+
+CONFIGFS_ATTR(wbd_, power);
+
+static ssize_t wbd_stall_ms_show(struct config_item *item, char *page)
+{
+	u64 until = READ_ONCE(dev_of(item)->stall_until);
+	u64 now = ktime_get_ns();
+
+	return sysfs_emit(page, "%llu\n", until <= now ? 0 :
+			  DIV_ROUND_UP_ULL(until - now, NSEC_PER_MSEC));
+}
+
+static ssize_t wbd_stall_ms_store(struct config_item *item, const char *page,
+				  size_t count)
+{
+	struct wbd_dev *dev = dev_of(item);
+	u32 ms;
+
+	/* An hour: longer is a typing error. */
+	if (kstrtou32(page, 10, &ms) || ms > 3600000)
+		return -EINVAL;
+	wbd_stall(dev, (u64)ms * NSEC_PER_MSEC);
+	return count;
+}
+
+CONFIGFS_ATTR(wbd_, stall_ms);
+
+static ssize_t wbd_cut_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%llu\n", READ_ONCE(dev_of(item)->cuts));
+}
+
+static ssize_t wbd_cut_store(struct config_item *item, const char *page,
+			     size_t count)
+{
+	struct wbd_dev *dev = dev_of(item);
+	bool cut;
+	int err = kstrtobool(page, &cut);
+
+	if (err || !cut)
+		return -EINVAL;
+	mutex_lock(&dev->config_lock);
+	if (dev->disk)
+		wbd_cut(dev);
+	else
+		err = -ENODEV;
+	mutex_unlock(&dev->config_lock);
+	return err ?: count;
+}
+
+CONFIGFS_ATTR(wbd_, cut);
+
+#define WBD_FAULT_ATTR(name, by_place)					\
+static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
+{									\
+	struct wbd_dev *dev = dev_of(item);				\
+	struct wbd_fault fault;						\
+									\
+	spin_lock_irq(&dev->lock);					\
+	fault = dev->name;						\
+	spin_unlock_irq(&dev->lock);					\
+	return wbd_fault_show(&fault, page, by_place);			\
+}									\
+static ssize_t wbd_##name##_store(struct config_item *item,		\
+				  const char *page, size_t count)	\
+{									\
+	struct wbd_dev *dev = dev_of(item);				\
+	struct wbd_fault fault;						\
+	int err = by_place ? wbd_fault_parse_range(&fault, page) :	\
+			     wbd_fault_parse_nth(&fault, page);		\
+									\
+	if (err)							\
+		return err;						\
+	spin_lock_irq(&dev->lock);					\
+	dev->name = fault;						\
+	spin_unlock_irq(&dev->lock);					\
+	return count;							\
+}									\
+CONFIGFS_ATTR(wbd_, name)
+
+WBD_FAULT_ATTR(fail_range, true);
+WBD_FAULT_ATTR(fail_nth, false);
+
+/* ---- what happened ------------------------------------------------------- */
+
+static ssize_t wbd_stats_attr_show(struct config_item *item, char *page)
+{
+	struct wbd_dev *dev = dev_of(item);
+	ssize_t n;
+
+	mutex_lock(&dev->config_lock);
+	n = wbd_stats_show(dev, page);
+	mutex_unlock(&dev->config_lock);
+	return n;
+}
+
+static struct configfs_attribute wbd_attr_stats = {
+	.ca_name = "stats",
+	.ca_mode = 0444,
+	.ca_owner = THIS_MODULE,
+	.show = wbd_stats_attr_show,
+};
+
+static ssize_t wbd_reset_stats_store(struct config_item *item, const char *page,
+				     size_t count)
+{
+	bool reset;
+
+	if (kstrtobool(page, &reset) || !reset)
+		return -EINVAL;
+	wbd_stats_reset(dev_of(item));
+	return count;
+}
+
+CONFIGFS_ATTR_WO(wbd_, reset_stats);
+
+#define WBD_HIST_ATTR(name, kind)					\
+static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
+{									\
+	return wbd_hist_show(dev_of(item), kind, page);			\
+}									\
+CONFIGFS_ATTR_RO(wbd_, name)
+
+WBD_HIST_ATTR(hist_read, WBD_HIST_READ);
+WBD_HIST_ATTR(hist_write, WBD_HIST_WRITE);
+WBD_HIST_ATTR(hist_flush, WBD_HIST_FLUSH);
+WBD_HIST_ATTR(hist_ahead, WBD_HIST_AHEAD);
+
+/* ---- directories --------------------------------------------------------- */
+
+static struct configfs_attribute *wbd_attrs[] = {
+	&wbd_attr_profile,
+	&wbd_attr_power,
+	&wbd_attr_model,
+#define WBD_POINTER(name, lo, hi, live) &wbd_attr_##name,
+	WBD_NUMBERS(WBD_POINTER)
+	&wbd_attr_stall_ms,
+	&wbd_attr_cut,
+	&wbd_attr_fail_range,
+	&wbd_attr_fail_nth,
+	&wbd_attr_stats,
+	&wbd_attr_reset_stats,
+	&wbd_attr_hist_read,
+	&wbd_attr_hist_write,
+	&wbd_attr_hist_flush,
+	&wbd_attr_hist_ahead,
+	NULL,
+};
+
+static void wbd_release(struct config_item *item)
+{
+	struct wbd_dev *dev = dev_of(item);
+
+	wbd_store_destroy(&dev->store);
+	kfree(dev);
+}
+
+static struct configfs_item_operations wbd_item_ops = {
+	.release = wbd_release,
+};
+
+static const struct config_item_type wbd_item_type = {
+	.ct_item_ops = &wbd_item_ops,
+	.ct_attrs = wbd_attrs,
+	.ct_owner = THIS_MODULE,
+};
+
+static struct config_item *wbd_make_item(struct config_group *group,
+					 const char *name)
+{
+	struct wbd_dev *dev;
+	const char *c;
+
+	for (c = name; *c; c++)
+		if (!isalnum(*c) && *c != '-' && *c != '_')
+			return ERR_PTR(-EINVAL);
+	if (c - name > WBD_NAME_MAX)
+		return ERR_PTR(-ENAMETOOLONG);
+	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&dev->config_lock);
+	spin_lock_init(&dev->lock);
+	spin_lock_init(&dev->store.lock);
+	INIT_LIST_HEAD(&dev->store.cached);
+	INIT_LIST_HEAD(&dev->active);
+	dev->armed = WBD_NEVER;
+	hrtimer_init(&dev->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	dev->timer.function = wbd_timer;
+	wbd_config_load(&dev->cfg, "fifo");
+	config_item_init_type_name(&dev->item, name, &wbd_item_type);
+	return &dev->item;
+}
+
+/* configfs cannot refuse this: whoever uses the disk gets I/O errors. */
+static void wbd_drop_item(struct config_group *group, struct config_item *item)
+{
+	struct wbd_dev *dev = dev_of(item);
+
+	mutex_lock(&dev->config_lock);
+	if (dev->disk)
+		wbd_power_off(dev);
+	mutex_unlock(&dev->config_lock);
+	config_item_put(item);
+}
+
+static struct configfs_group_operations wbd_group_ops = {
+	.make_item = wbd_make_item,
+	.drop_item = wbd_drop_item,
+};
+
+static const struct config_item_type wbd_group_type = {
+	.ct_group_ops = &wbd_group_ops,
+	.ct_owner = THIS_MODULE,
+};
+
+static struct configfs_subsystem wbd_subsys = {
+	.su_group = {
+		.cg_item = {
+			.ci_namebuf = KBUILD_MODNAME,
+			.ci_type = &wbd_group_type,
+		},
+	},
+};
+
+int wbd_configfs_register(void)
+{
+	config_group_init(&wbd_subsys.su_group);
+	mutex_init(&wbd_subsys.su_mutex);
+	return configfs_register_subsystem(&wbd_subsys);
+}
+
+void wbd_configfs_unregister(void)
+{
+	configfs_unregister_subsystem(&wbd_subsys);
+}
