@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The patch queue: order, strict application, tree <-> files, incremental source trees."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from fake_checkout import LINES, Checkout, linux
+
+from wblib import base, bisect, patchqueue, sources
+from wblib.errors import WbError
+
+LONG = "block, bfq: a subject that is so long that git format-patch folds it over two lines of the mail header, naïvely"
+
+
+def edit(number: int, text: str = "changed") -> str:
+    return LINES.replace(f"line {number}\n", f"{text} {number}\n")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.fixture
+def series(checkout: Checkout) -> Checkout:
+    """Three exported patches, one in each directory."""
+    checkout.wb("series", "tree")
+    checkout.commit("mm/page-writeback: one", {"mm/page-writeback.c": edit(13), "include/linux/writeback.h": edit(9)})
+    checkout.commit("add a file to ext4", {"fs/ext4/new.c": "new\n", "fs/ext4/inode.c": edit(5)})
+    checkout.commit(LONG, {"block/blk-wbt.c": edit(7)})
+    checkout.wb("series", "export")
+    return checkout
+
+
+def test_empty_series_needs_no_base(checkout: Checkout, tmp_path: Path) -> None:
+    nowhere = tmp_path / "absent"
+    assert checkout.wb("series", "list", base=nowhere) == ""
+    assert checkout.wb("series", "list", "--hash", base=nowhere) == "\n"
+    checkout.wb("series", "round-trip", base=nowhere)
+    checkout.wb("series", "checkpatch", base=nowhere)
+    assert not (checkout.top / "build").exists()
+
+
+def test_empty_series_gives_a_tree_and_exports_nothing(checkout: Checkout) -> None:
+    checkout.wb("series", "tree")
+    checkout.wb("series", "tree")
+    assert checkout.git("log", "--format=%s").split() == ["base"]
+    assert checkout.git("show", "base:lib/blob.o") == "blob\n"
+    checkout.wb("series", "export")
+    assert checkout.files() == {}
+
+
+def test_export_assigns_directories_and_numbers(series: Checkout) -> None:
+    assert list(series.files()) == [
+        "mm/0001-mm-page-writeback-one.patch", "fs/ext4/0002-add-a-file-to-ext4.patch",
+        "block/0003-block-bfq-a-subject-that-is-so-long-that-git-format-.patch"]
+    text = series.files()["mm/0001-mm-page-writeback-one.patch"].decode()
+    assert text.startswith("From 0000000000000000000000000000000000000000 ")
+    assert "\nSubject: [PATCH] mm/page-writeback: one\n" in text
+    assert "diff --git a/mm/page-writeback.c b/mm/page-writeback.c" in text
+    assert "peculiar" not in text
+
+
+def test_list_shows_unfolded_subjects(series: Checkout) -> None:
+    lines = series.wb("series", "list").splitlines()
+    assert [line.split("  ")[0] for line in lines] == list(series.files())
+    assert lines[0].endswith("mm/page-writeback: one")
+
+
+def test_round_trip_is_byte_exact_and_ids_are_reproducible(series: Checkout) -> None:
+    before = series.files()
+    series.wb("series", "tree")
+    head = series.git("rev-parse", "HEAD")
+    series.wb("series", "export")
+    assert series.files() == before
+    series.wb("series", "round-trip")
+    shutil.rmtree(series.tree)
+    series.wb("series", "tree")
+    assert series.git("rev-parse", "HEAD") == head
+    series.wb("series", "export")
+    assert series.files() == before
+
+
+def test_round_trip_notices_an_edited_file(series: Checkout) -> None:
+    patch = series.top / "mm/0001-mm-page-writeback-one.patch"
+    patch.write_text(patch.read_text().replace("\n---\n", "\n---\na note that git am drops\n"))
+    assert "0001-mm-page-writeback-one.patch is not as exported" in series.wb("series", "round-trip", ok=False)
+
+
+def test_round_trip_notices_a_patch_in_the_wrong_place(series: Checkout) -> None:
+    patch = series.top / "mm/0001-mm-page-writeback-one.patch"
+    patch.rename(patch.with_name("0001-other-name.patch"))
+    assert "would be exported as mm/0001-mm-page-writeback-one.patch" in series.wb("series", "round-trip", ok=False)
+
+
+def test_hash_is_kcidb_form(series: Checkout) -> None:
+    files = patchqueue.patches(series.top)
+    lines = "".join(hashlib.sha256(f.read_bytes()).hexdigest() + "\n" for f in files)
+    assert series.wb("series", "list", "--hash").strip() == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_order_is_the_number_whatever_the_directory(tmp_path: Path) -> None:
+    for name in ("mm/0003-c.patch", "block/0001-a.patch", "fs/ext4/0002-b.patch", "mm/0000-cover-letter.patch"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert [p.name for p in patchqueue.patches(tmp_path)] == ["0001-a.patch", "0002-b.patch", "0003-c.patch"]
+
+
+@pytest.mark.parametrize(("second", "says"), [("block/0001-b.patch", "number 0001 is used twice"),
+                                              ("block/fix.patch", "NNNN-subject.patch")])
+def test_bad_names_are_errors(tmp_path: Path, second: str, says: str) -> None:
+    for name in ("mm/0001-a.patch", second):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    with pytest.raises(WbError, match=says):
+        patchqueue.patches(tmp_path)
+
+
+def test_fuzz_is_refused_and_named(series: Checkout, tmp_path: Path) -> None:
+    other = linux(tmp_path / "other")
+    # Next to the changed line 5: patch(1) would take it with fuzz 1.
+    (other / "fs/ext4/inode.c").write_text(edit(3, "moved"))
+    error = series.wb("series", "round-trip", ok=False, base=other)
+    assert "fs/ext4/0002-add-a-file-to-ext4.patch does not apply without fuzz: in fs/ext4/inode.c" in error
+    assert error == series.wb("series", "tree", ok=False, base=other)
+
+
+def test_an_offset_is_no_fuzz(series: Checkout, tmp_path: Path) -> None:
+    other = linux(tmp_path / "other")
+    (other / "mm/page-writeback.c").write_text("a line above\n" * 3 + LINES)
+    series.wb("series", "tree", base=other)
+    assert "changed 13\n" in (series.tree / "mm/page-writeback.c").read_text()
+
+
+def test_tree_refuses_to_drop_work(series: Checkout) -> None:
+    (series.tree / "lib/other.c").write_text(edit(1))
+    assert "uncommitted changes (lib/other.c)" in series.wb("series", "tree", ok=False)
+    series.commit("mm: more", {})
+    assert "commits that were not exported" in series.wb("series", "tree", ok=False)
+    series.wb("series", "tree", "--force")
+    assert (series.tree / "lib/other.c").read_text() == LINES
+
+
+def test_amending_back_and_forth_is_no_work(series: Checkout) -> None:
+    series.git("commit", "-q", "--amend", "--no-edit", "--date=2001-01-01T00:00:00Z")
+    assert "not exported" in series.wb("series", "tree", ok=False)
+    series.git("reset", "-q", "--hard", "HEAD@{1}")
+    series.wb("series", "tree")
+
+
+def test_export_refuses_to_drop_changed_files(series: Checkout) -> None:
+    extra = series.top / "mm/0001-mm-page-writeback-one.patch"
+    extra.write_bytes(extra.read_bytes().replace(b"because the body", b"since the body"))
+    series.commit("mm: more", {"mm/page-writeback.c": edit(20)})
+    assert "the patch files changed since" in series.wb("series", "export", ok=False)
+    series.wb("series", "export", "--force")
+    assert b"because the body" in extra.read_bytes()
+
+
+def test_export_renumbers_and_removes_stale_files(series: Checkout) -> None:
+    (series.top / "mm/0000-cover-letter.patch").write_text("kept\n")
+    series.git("rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
+    series.wb("series", "export")
+    assert [Path(n).name[:4] for n in series.files()] == ["0000", "0001", "0002"]
+    assert (series.top / "mm/0000-cover-letter.patch").read_text() == "kept\n"
+
+
+def test_existing_directory_beats_the_rules(series: Checkout) -> None:
+    old = series.top / "block/0003-block-bfq-a-subject-that-is-so-long-that-git-format-.patch"
+    old.rename(series.top / "mm" / old.name)
+    series.wb("series", "tree")
+    series.wb("series", "export")
+    assert f"mm/{old.name}" in series.files()
+
+
+def test_commit_of_no_directory_is_named(series: Checkout) -> None:
+    series.commit("lib: elsewhere", {"lib/other.c": edit(1)})
+    assert "commit 'lib: elsewhere' is in no known directory" in series.wb("series", "export", ok=False)
+    assert len(series.files()) == 3
+
+
+def test_merge_is_refused(series: Checkout) -> None:
+    series.git("checkout", "-q", "-b", "side", "HEAD~1")
+    series.commit("mm: side", {"lib/other.c": edit(1)})
+    series.git("checkout", "-q", "series")
+    series.git("merge", "-q", "--no-edit", "side")
+    assert "merge" in series.wb("series", "export", ok=False)
+
+
+def test_unknown_verb_and_missing_patch(checkout: Checkout) -> None:
+    assert "no such patch" in checkout.wb("series", "checkpatch", "absent.patch", ok=False)
+
+
+def test_patched_source_is_incremental(series: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock, dest = series.top / "build/src/stock", series.top / "build/src/patched"
+    monkeypatch.setattr(sources, "BUILD", series.top / "build")
+    monkeypatch.setattr(base, "STOCK", stock)
+    (stock / "out-slim").mkdir()
+    origin = base.Base(stock, "ident", False)
+    files = patchqueue.patches(series.top)
+
+    sources.sync_patched(origin, stock, dest, files)
+    assert not (dest / "out-slim").exists()
+    assert (dest / "mm/page-writeback.c").read_text() == edit(13)
+    assert (dest / "fs/ext4/new.c").read_text() == "new\n"
+    assert (stock / "mm/page-writeback.c").read_text() == LINES, "the pristine tree was written through a hard link"
+    (dest / "out-slim").mkdir()
+
+    for name in ("mm/page-writeback.c", "lib/other.c", "fs/ext4/inode.c"):
+        os.utime(dest / name, (1, 1))
+    sources.sync_patched(origin, stock, dest, files[:1])
+    assert (dest / "out-slim").exists(), "objects of unchanged files are kept"
+    assert (dest / "fs/ext4/inode.c").read_text() == LINES
+    assert not (dest / "fs/ext4/new.c").exists()
+    assert (dest / "fs/ext4/inode.c").stat().st_mtime > 1, "make must see that the file changed"
+    assert (dest / "mm/page-writeback.c").stat().st_mtime == 1
+    assert (dest / "lib/other.c").stat().st_mtime == 1
+
+
+def test_interrupted_update_is_finished(series: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    stock, dest = series.top / "build/src/stock", series.top / "build/src/patched"
+    monkeypatch.setattr(sources, "BUILD", series.top / "build")
+    origin = base.Base(stock, "ident", False)
+    files = patchqueue.patches(series.top)
+    sources.sync_patched(origin, stock, dest, [])
+    with monkeypatch.context() as m:
+        done = []
+
+        def stop_after_one(new: Path, old: Path) -> None:
+            if done:
+                raise KeyboardInterrupt
+            done.append(old)
+            old.unlink(missing_ok=True)
+            old.write_text("half-way")
+
+        m.setattr(sources, "replace", stop_after_one)
+        with pytest.raises(KeyboardInterrupt):
+            sources.sync_patched(origin, stock, dest, files)
+    sources.sync_patched(origin, stock, dest, [])
+    assert (dest / done[0].relative_to(dest)).read_text() == LINES
+
+
+def test_content_hash_sees_bytes_modes_and_absence(tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    one.write_text("a")
+    seen = {sources.content_hash(["one"], tmp_path)}
+    one.chmod(0o755)
+    seen.add(sources.content_hash(["one"], tmp_path))
+    one.write_text("b")
+    seen.add(sources.content_hash(["one"], tmp_path))
+    one.unlink()
+    seen.add(sources.content_hash(["one"], tmp_path))
+    seen.add(sources.content_hash([], tmp_path))
+    assert len(seen) == 5
+
+
+@pytest.mark.parametrize(("names", "dirs"), [
+    (["mm/page-writeback.c", "mm/internal.h"], ["mm/"]),
+    (["fs/ext4/inode.c", "fs/fs-writeback.c"], ["fs/"]),
+    (["include/linux/writeback.h"], ["block/", "fs/", "mm/"]),
+    (["Documentation/admin-guide/sysctl/vm.rst"], []),
+])
+def test_bisect_targets(names: list[str], dirs: list[str]) -> None:
+    assert bisect.targets(names) == dirs
+
+
+def test_bisect_warnings_ignore_lines_and_paths() -> None:
+    log = ("../mm/a.c:12:5: warning: unused variable 'x' [-Wunused-variable]\n"
+           "mm/a.c:99:5: warning: unused variable 'x' [-Wunused-variable]\n"
+           "../mm/a.c:3: warning: Function parameter 'y' not described in 'f'\n  CC      mm/a.o\n")
+    assert bisect.warnings(log) == {("mm/a.c", "warning: unused variable 'x' [-Wunused-variable]"),
+                                    ("mm/a.c", "warning: Function parameter 'y' not described in 'f'")}
