@@ -9,7 +9,7 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "check", "shell", "kernel", "series")
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "check", "shell", "kernel", "series")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
@@ -50,6 +50,6 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as exc:
-        where = f" ({exc.filename})" if exc.filename else ""
-        print(f"wb: {exc.strerror or exc}{where}", file=sys.stderr)
+        where = f"{exc.filename}: " if exc.filename else ""
+        print(f"wb: {where}{exc.strerror or exc} (WB_BUILD and WB_RESULTS say where wb writes)", file=sys.stderr)
         return 1

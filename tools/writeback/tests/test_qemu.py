@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a guest may do to the host: end well, die, hang, leave half a tar.  The guests are shell scripts."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from wblib import qemu
+from wblib.errors import WbError
+
+
+def _guest(**more: object) -> qemu.Guest:
+    return qemu.Guest(Path("bzImage"), Path("initrd"), "case", ("--seed=1",), **more)  # type: ignore[arg-type]
+
+
+def _run(monkeypatch: pytest.MonkeyPatch, out: Path, script: str, timeout_s: float = 20) -> qemu.Outcome:
+    monkeypatch.setattr(qemu, "command", lambda guest, where: ["sh", "-c", f"cd {where}; {script}"])
+    return qemu.run(_guest(), out, timeout_s=timeout_s)
+
+
+def _tar(path: Path, code: str = "0\n") -> None:
+    with tarfile.open(path, "w") as archive:
+        info = tarfile.TarInfo("./exit")
+        info.size = len(code)
+        archive.addfile(info, io.BytesIO(code.encode()))
+
+
+def test_good_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _tar(tmp_path / "made.tar", "4\n")
+    outcome = _run(monkeypatch, tmp_path / "o", f"cp {tmp_path}/made.tar data.tar; printf 'ok 1\\r\\n' > ktap")
+    assert (outcome.exit_code, outcome.problem, outcome.ktap) == (4, "", "ok 1\n")
+    assert not (tmp_path / "o" / "data.tar").exists()
+
+
+@pytest.mark.parametrize(("console", "expected"), [
+    ("INFO: task dd:42 blocked for more than 240 seconds", "hung task"),
+    ("Kernel panic - not syncing: Fatal exception", "kernel panic"),
+    ("watchdog: BUG: soft lockup - CPU#0 stuck", "soft lockup"),
+    ("Oops: divide error: 0000", "oops"),
+    ("", "before its case did"),
+])
+def test_death_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, console: str, expected: str) -> None:
+    outcome = _run(monkeypatch, tmp_path, f"echo '{console}' > console.log")
+    assert outcome.exit_code is None
+    assert expected in outcome.problem
+
+
+def test_killed_qemu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outcome = _run(monkeypatch, tmp_path, "kill -9 $$")
+    assert outcome.exit_code is None
+    assert "signal 9" in outcome.problem
+
+
+def test_failing_qemu_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outcome = _run(monkeypatch, tmp_path, "echo 'no such machine' >&2; exit 1")
+    assert outcome.problem == "QEMU ended with status 1: no such machine"
+
+
+def test_half_a_tar_is_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _tar(tmp_path / "made.tar")
+    outcome = _run(monkeypatch, tmp_path / "o", f"head -c 100 {tmp_path}/made.tar > data.tar")
+    assert outcome.exit_code is None
+
+
+def test_timeout_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    outcome = _run(monkeypatch, tmp_path, "exec sleep 60", timeout_s=1)
+    assert "still running after 1 s" in outcome.problem
+    assert outcome.wall_s < 10
+
+
+def test_silence_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(qemu, "SILENT_S", 1)
+    assert "hung: silent" in _run(monkeypatch, tmp_path, "exec sleep 60").problem
+
+
+def test_exact_lane_is_exact(tmp_path: Path) -> None:
+    argv = qemu.command(_guest(seed=7), tmp_path)
+    text = " ".join(argv)
+    assert "-icount shift=0,sleep=off -seed 7 -rtc base=2026-01-01,clock=vm" in text
+    assert "-smp 1" in text
+    assert "-drive" not in argv
+    assert argv[-1].endswith("-- wb-case case --seed=1")
+
+
+def test_functional_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(qemu, "kvm_works", lambda image: False)
+    argv = qemu.command(_guest(lane="functional", disk="nvme"), tmp_path)
+    assert "nvme,drive=d0,serial=wb0" in argv
+    assert "-icount" not in argv
+    with pytest.raises(WbError, match="ahci or nvme"):
+        qemu.command(_guest(lane="functional", disk="floppy"), tmp_path)

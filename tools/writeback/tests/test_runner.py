@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running jobs without a guest: what is kept, what is run again, what a failure leaves behind."""
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from wblib import axes as ax
+from wblib import qemu, results, runner
+from wblib.suites import Job
+
+GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
+
+
+@pytest.fixture(name="lane")
+def _lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """Guests that end at once with what ``lane.outcome`` says; ``lane.ran`` are their seeds."""
+    kernel = SimpleNamespace(name="stock", key="abcdef0123456789", release="6.12.117", image=tmp_path / "bzImage",
+                             config_hash="c", patchset_hash="p")
+    lane = SimpleNamespace(ran=[], outcome=lambda: qemu.Outcome(0, GOOD, 1.0), prepared=None)
+    lane.prepared = runner.Prepared(kernel, tmp_path / "initrd", "hash")  # type: ignore[arg-type]
+
+    def run(guest: qemu.Guest, out: Path, **_: object) -> qemu.Outcome:
+        lane.ran.append(guest.seed)
+        (out / "data").mkdir(parents=True)
+        (out / "console.log").write_text("")
+        outcome = lane.outcome()
+        outcome.command = ["qemu", "-accel", "tcg"]
+        return outcome
+
+    monkeypatch.setattr(runner, "prepare", lambda variant, options: lane.prepared)
+    monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(qemu, "run", run)
+    monkeypatch.setattr(qemu, "version", lambda: "QEMU 7.2")
+    return lane
+
+
+def _jobs(*seeds: int) -> list[Job]:
+    axes = ax.validate("read-latency", {"disk": "fifo"})
+    return [Job("read-latency", axes, seed, "stock") for seed in seeds]
+
+
+def test_results_in_order_and_kept(lane: SimpleNamespace, tmp_path: Path) -> None:
+    found = runner.run_many(_jobs(3, 1, 2), parallel=2)
+    assert [r.seed for r in found] == [3, 1, 2]
+    assert all(r.status == "pass" and r.value("read_p99") == 12.5 for r in found)
+    assert sorted(lane.ran) == [1, 2, 3]
+    runner.run_many(_jobs(1, 2, 4), parallel=2)
+    assert sorted(lane.ran) == [1, 2, 3, 4]
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_other_guest_or_force_runs_again(lane: SimpleNamespace) -> None:
+    runner.run_many(_jobs(1))
+    runner.run_many(_jobs(1), options=runner.Options(force=True))
+    lane.prepared = runner.Prepared(lane.prepared.kernel, lane.prepared.initrd, "another")
+    runner.run_many(_jobs(1))
+    assert lane.ran == [1, 1, 1]
+
+
+def test_truncated_result_runs_again(lane: SimpleNamespace, tmp_path: Path) -> None:
+    runner.run_many(_jobs(1))
+    path = next(tmp_path.rglob("result.json"))
+    path.write_text(path.read_text()[:40])
+    runner.run_many(_jobs(1))
+    assert lane.ran == [1, 1]
+    assert json.loads(path.read_text())["status"] == "pass"
+
+
+def test_dead_guest_leaves_its_log_and_no_result(lane: SimpleNamespace, tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    lane.outcome = lambda: qemu.Outcome(None, "TAP version 13\n", 1.0, "guest died (kernel panic)")
+    found = runner.run_many(_jobs(1))[0]
+    assert found.status == "error"
+    assert not list(tmp_path.rglob("result.json"))
+    assert list(tmp_path.rglob("seed-1.partial/console.log"))
+    assert "repeat with: qemu" in capsys.readouterr().err
+    lane.outcome = lambda: qemu.Outcome(0, GOOD, 1.0)
+    assert runner.run_many(_jobs(1))[0].status == "pass"
+
+
+def test_a_failed_case_is_a_result(lane: SimpleNamespace) -> None:
+    lane.outcome = lambda: qemu.Outcome(1, GOOD.replace("ok 1", "not ok 1"), 1.0)
+    assert runner.run_many(_jobs(1))[0].status == "fail"
+
+
+def test_interrupt_keeps_what_is_finished(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch,
+                                          tmp_path: Path) -> None:
+    finished = threading.Event()
+    plain = qemu.run
+
+    def run(guest: qemu.Guest, out: Path, **kw: object) -> qemu.Outcome:
+        if guest.seed == 1:
+            outcome = plain(guest, out, **kw)  # type: ignore[arg-type]
+            finished.set()
+            return outcome
+        finished.wait(5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(qemu, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_many(_jobs(1, 2, 3), parallel=1)
+    assert [p.parent.name for p in tmp_path.rglob("result.json")] == ["seed-1"]
+
+
+def test_lanes_are_kept_apart(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "kvm_works", lambda image: False)
+    runner.run_many(_jobs(1))
+    runner.run_many(_jobs(1), options=runner.Options(lane="functional", on="nvme"))
+    assert lane.ran == [1, 1]
