@@ -111,8 +111,8 @@ const struct wbd_profile wbd_profiles[] = {
 			.t_read_ns = 36000,
 			/* scaled: 16 dies x 32 KiB / 437 us = 1.2 GB/s (185 us) */
 			.t_prog_ns = 437000,
-			/* NVMeVirt: channels x LUNs x page x 2 is 1 MiB; assumed */
-			.write_buffer_kib = 4096,
+			/* NVMeVirt: 8 x 2 x 32 KiB x 2; twice that for max_io */
+			.write_buffer_kib = 2048,
 			.write_cache = 1,	/* VWC of consumer drives */
 			.fua = 1,		/* mandatory in NVMe */
 			.queues = 0,		/* one per CPU, as the driver does */
