@@ -92,13 +92,14 @@ function read_floor_us() {
 	calc "($(wbdisk_get test latency_ns) + $cell + 4096e3 / $(wbdisk_get test link_mbps)) / 1e3"
 }
 
-# run_fio(json) - the readers, until their time is over
+# run_fio(json) - the readers, until their time is over; only in the background,
+# where exec makes the job's process fio itself
 function run_fio() {
 	local prio=()
 	[ "${OPT[reader-prio]}" = normal ] || prio=(chrt -f "$RT_PRIO")
 	[ "${OPT[rate]}" = 0 ] || set -- "$1" --rate_iops="${OPT[rate]}" --rate_process=poisson
 	# clock_gettime: fio would calibrate the TSC, which says nothing in a guest.
-	"${prio[@]}" fio --name=readers --filename="$MNT/read" --size="${READ_FILE_MIB}m" \
+	exec "${prio[@]}" fio --name=readers --filename="$MNT/read" --size="${READ_FILE_MIB}m" \
 		--rw=randread --bs=4k --direct=1 --ioengine=psync --thread=1 \
 		--numjobs="${OPT[readers]}" --group_reporting \
 		--time_based --runtime="${OPT[runtime]}" \
