@@ -34,8 +34,9 @@ class Progress:
         self.shown = now
         elapsed = now - self.begin
         with self.lock:
-            # Until a job has finished the estimate is the table's; then the pace so far.
-            whole = elapsed / self.finished * self.total if self.finished else max(self.estimate, elapsed)
+            # The pace of the first few says little: jobs differ.  Until then, the table's estimate.
+            paced = self.finished >= 2 * self.parallel
+            whole = elapsed / self.finished * self.total if paced else max(self.estimate, elapsed)
             text = f"  {self.finished}/{self.total} done, about {max(0, whole - elapsed) / 60:.1f} min left"
             if self.running:
                 more = len(self.running) - 1
