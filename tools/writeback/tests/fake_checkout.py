@@ -52,8 +52,10 @@ class Checkout:
             assert done.returncode == 0, done.stderr
             return done.stdout
         assert done.returncode in (1, 2), done.stdout + done.stderr
-        lines = [line for line in done.stderr.splitlines() if not line.startswith(("making the base", "extracting"))]
+        assert "Traceback" not in done.stderr
+        lines = [line for line in done.stderr.splitlines() if line.startswith("wb: ")]
         assert len(lines) == 1, done.stderr
+        assert done.stderr.endswith(f"{lines[0]}\n"), done.stderr
         return lines[0]
 
     def git(self, *args: str) -> str:

@@ -67,4 +67,4 @@ def _build(log: Path, dirs: list[str], flags: list[str], count: int, what: str) 
     run(kernel.make(TREE, out, "-s", "allnoconfig"), env={**kernel.make_env(), "KCONFIG_ALLCONFIG": str(fragments)},
         log=log, what="configuring")
     present = [d for d in dirs if (TREE / d).is_dir()]
-    run(kernel.make(TREE, out, *flags, *present), env=kernel.make_env(), log=log, what=what)
+    kernel.compile_in(kernel.make(TREE, out, *flags, *present), log, what)

@@ -5,6 +5,7 @@ import argparse
 import functools
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -134,6 +135,18 @@ def make_env() -> dict[str, str]:
     return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1"}
 
 
+def compile_in(argv: list[str], log: Path, what: str) -> None:
+    """Run kbuild; a failure is a WbError with the compiler's first error and the log."""
+    try:
+        run(argv, env=make_env(), log=log, what=what)
+    except WbError as exc:
+        text = log.read_text(errors="replace")
+        if "No space left on device" in text:
+            raise WbError(f"{what} failed: no space left below {BUILD}: free some, or set WB_BUILD") from exc
+        first = re.search(r"^(?:\.\./)?(\S+:\d+.*\b(?:error|undefined reference)\b.*)$", text, re.M)
+        raise WbError(f"{what} failed: {first.group(1)}: see {log}" if first else str(exc)) from exc
+
+
 def configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
     """allnoconfig + fragments; WbError names the options that did not take effect."""
     out.mkdir(exist_ok=True)
@@ -156,8 +169,8 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
     configure(tree, out, wanted, log)
-    run(make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), env=make_env(), log=log,
-        what=f"building the {what.variant} kernel")
+    compile_in(make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), log,
+               f"building the {what.variant} kernel")
     release = (out / "include/config/kernel.release").read_text().strip()
     products = BUILD / "kernels" / key[:12]
     new = products.with_suffix(".new")
@@ -217,8 +230,8 @@ def modules(kernel: Kernel) -> Path:
         base.remove(new)
         new.mkdir(parents=True)
         unset = [word for name in CALLER for word in ("-u", name)]
-        run(["env", *unset, "make", "-C", str(kselftest), "TARGETS=writeback", "FORCE_TARGETS=1", f"KDIR={kernel.kdir}",
-             f"INSTALL_PATH={new}", "install"], env=make_env(), log=log, what="building the kselftests")
+        compile_in(["env", *unset, "make", "-C", str(kselftest), "TARGETS=writeback", "FORCE_TARGETS=1",
+                    f"KDIR={kernel.kdir}", f"INSTALL_PATH={new}", "install"], log, "building the kselftests")
         if not (new / "writeback/test_modules/wbdisk.ko").exists():
             raise WbError(f"the kselftests were installed without wbdisk.ko: see {log}")
         new.rename(dest)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The base: found, checked, extracted whole or not at all."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from fake_checkout import LINES, Checkout, linux
+
+from wblib import base
+from wblib.errors import WbError
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build directory of its own for the module under test."""
+    top = tmp_path / "build"
+    for name, value in (("BUILD", top), ("SRC", top / "src"), ("STOCK", top / "src/stock")):
+        monkeypatch.setattr(base, name, value)
+    base._locate.cache_clear()
+    return top
+
+
+def tarball(tree: Path) -> Path:
+    path = tree.parent / "linux.tar.xz"
+    subprocess.run(["tar", "-C", tree.parent, "-cJf", path, tree.name], check=True)
+    return path
+
+
+def test_pins_are_complete() -> None:
+    assert len(base.pins()["BASE_SHA256"]) == 64
+    assert base.pins()["BASE_PACKAGE"].endswith(base.SERIES_OF)
+
+
+def test_tarball_is_extracted_once(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    origin = base.locate(str(tarball(linux(tmp_path / "linux-source-6.12"))))
+    assert "is not the tested" in capsys.readouterr().err
+    assert not origin.pinned
+    stock = base.stock(origin)
+    assert (stock / "mm/page-writeback.c").read_text() == LINES
+    assert json.loads((stock / base.STAMP).read_text())["version"] == "6.12.117"
+    (stock / "mm/page-writeback.c").write_text("still the same tree")
+    assert base.stock(origin) == stock
+    assert (stock / "mm/page-writeback.c").read_text() == "still the same tree"
+
+
+def test_tree_is_copied_without_git(build: Path, tmp_path: Path) -> None:
+    tree = linux(tmp_path / "linux")
+    (tree / ".git").mkdir()
+    stock = base.stock(base.locate(str(tree)))
+    assert (stock / "lib/blob.o").exists()
+    assert not (stock / ".git").exists()
+
+
+def test_another_base_replaces_the_tree(build: Path, tmp_path: Path) -> None:
+    base.stock(base.locate(str(linux(tmp_path / "one"))))
+    other = linux(tmp_path / "two")
+    (other / "lib/other.c").write_text("other\n")
+    stock = base.stock(base.locate(str(other)))
+    assert (stock / "lib/other.c").read_text() == "other\n"
+    assert sorted(p.name for p in stock.parent.iterdir()) == ["stock"]
+
+
+def test_changed_tree_is_another_base(build: Path, tmp_path: Path) -> None:
+    tree = linux(tmp_path / "linux")
+    before = base.locate(str(tree)).ident
+    (tree / "lib/other.c").write_text("other\n")
+    base._locate.cache_clear()
+    assert base.locate(str(tree)).ident != before
+
+
+def test_wrong_version_leaves_nothing(build: Path, tmp_path: Path) -> None:
+    with pytest.raises(WbError, match=r"is Linux 6\.11\.117, the series is for 6\.12\.y"):
+        base.locate(str(linux(tmp_path / "linux", "6.11")))
+    origin = base.locate(str(tarball(tmp_path / "linux")))
+    with pytest.raises(WbError, match=r"is Linux 6\.11\.117"):
+        base.stock(origin)
+    assert list((build / "src").iterdir()) == []
+
+
+def test_not_a_kernel(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n")
+    with pytest.raises(WbError, match="not a Linux source tree"):
+        base.locate(str(tmp_path))
+    with pytest.raises(WbError, match="no such file or directory"):
+        base.locate(str(tmp_path / "absent"))
+
+
+def test_built_tree_is_refused(build: Path, tmp_path: Path) -> None:
+    tree = linux(tmp_path / "linux")
+    (tree / ".config").write_text("")
+    with pytest.raises(WbError, match="make mrproper"):
+        base.locate(str(tree))
+
+
+def test_truncated_tarball_leaves_nothing(build: Path, tmp_path: Path) -> None:
+    path = tarball(linux(tmp_path / "linux"))
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(WbError, match=r"extracting linux\.tar\.xz failed"):
+        base.stock(base.locate(str(path)))
+    assert list((build / "src").iterdir()) == []
+
+
+def test_no_space_is_said_before_work(build: Path, tmp_path: Path) -> None:
+    with pytest.raises(WbError, match=r"needs 1e\+09 GiB in .* are free: free some, or set WB_BUILD"):
+        base.need_space(build / "not/yet/there", 1e9, "the kernel source")
+
+
+@pytest.mark.parametrize("extracted", [False, True])
+def test_fetch_copies_only_what_exists(build: Path, tmp_path: Path, extracted: bool) -> None:
+    origin = base.locate(str(tarball(linux(tmp_path / "linux"))))
+    if extracted:
+        base.stock(origin)
+    out = tmp_path / "out"
+    base.fetch(origin, ["block/blk-wbt.c", "block/not-there.c"], out)
+    assert [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()] == ["block/blk-wbt.c"]
+
+
+def test_command_line_says_it_in_one_line(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    error = checkout.wb("build", ok=False, base=linux(tmp_path / "old", "5.10"))
+    assert "old is Linux 5.10.117" in error
+    assert "6.12" in error
