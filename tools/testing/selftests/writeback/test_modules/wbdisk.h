@@ -110,6 +110,7 @@ struct wbd_rq {
  * @stall_until: no completions before this
  * @dead: the power was cut
  * @leaving: power goes to 0: nothing hangs any more
+ * @said_full: the kernel log has it since power on
  * @cuts: number of times that happened
  * @fail_range: commands to fail by place
  * @fail_nth: command to fail by number
@@ -117,13 +118,13 @@ struct wbd_rq {
  */
 struct wbd_dev {
 	struct config_item item;
-	struct mutex config_lock;
+	struct mutex config_lock;	/* cfg, disk */
 	struct wbd_config cfg;
 	struct gendisk *disk;
 	struct blk_mq_tag_set tag_set;
 	struct wbd_store store;
 
-	spinlock_t lock;
+	spinlock_t lock;		/* all below */
 	struct wbd_sim sim;
 	struct hrtimer timer;
 	u64 armed;
@@ -131,6 +132,7 @@ struct wbd_dev {
 	u64 stall_until;
 	bool dead;
 	bool leaving;
+	bool said_full;
 	u64 cuts;
 	struct wbd_fault fail_range;
 	struct wbd_fault fail_nth;

@@ -46,22 +46,63 @@ static ssize_t store_number(struct wbd_dev *dev, const char *page, size_t count,
 	return err;
 }
 
-#define WBD_ATTR(name, lo, hi, live)					\
-static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
+#define WBD_NUMBER(name, lo, hi, live)					\
+static u32 *name##_of(struct config_item *item)				\
 {									\
-	return sysfs_emit(page, "%u\n", dev_of(item)->cfg.name);	\
+	return &dev_of(item)->cfg.name;					\
 }									\
-static ssize_t wbd_##name##_store(struct config_item *item,		\
-				  const char *page, size_t count)	\
+static ssize_t name##_show(struct config_item *item, char *page)	\
 {									\
-	struct wbd_dev *dev = dev_of(item);				\
-									\
-	return store_number(dev, page, count, #name, &dev->cfg.name,	\
-			    lo, hi, live);				\
+	return sysfs_emit(page, "%u\n", *name##_of(item));		\
 }									\
-CONFIGFS_ATTR(wbd_, name);
+static ssize_t name##_store(struct config_item *item, const char *page,	\
+			    size_t count)				\
+{									\
+	return store_number(dev_of(item), page, count, #name,		\
+			    name##_of(item), lo, hi, live);		\
+}									\
+static struct configfs_attribute wbd_attr_##name = {			\
+	.ca_name = #name,						\
+	.ca_mode = 0644,						\
+	.ca_owner = THIS_MODULE,					\
+	.show = name##_show,						\
+	.store = name##_store,						\
+}
 
-WBD_NUMBERS(WBD_ATTR)
+/* name, lowest, highest, writable while the disk is on */
+WBD_NUMBER(capacity_mib, 1, 4194304, false);
+WBD_NUMBER(store_mib, 1, 4194304, true);
+WBD_NUMBER(link_mbps, 1, 100000, true);
+WBD_NUMBER(link_duplex, 0, 1, false);
+WBD_NUMBER(latency_ns, 0, 1000000000, false);
+WBD_NUMBER(channels, 1, 64, false);
+WBD_NUMBER(dies_per_channel, 1, 64, false);
+WBD_NUMBER(channel_mbps, 1, 100000, false);
+WBD_NUMBER(page_kib, 1, 1024, false);
+WBD_NUMBER(prog_kib, 4, 4096, false);
+WBD_NUMBER(t_read_ns, 0, 1000000000, false);
+WBD_NUMBER(t_prog_ns, 0, 1000000000, false);
+WBD_NUMBER(write_buffer_kib, 64, 1048576, false);
+WBD_NUMBER(rpm, 1000, 100000, false);
+WBD_NUMBER(seek_min_ns, 0, 100000000, false);
+WBD_NUMBER(seek_avg_ns, 0, 100000000, false);
+WBD_NUMBER(media_mbps_outer, 1, 10000, false);
+WBD_NUMBER(media_mbps_inner, 1, 10000, false);
+WBD_NUMBER(readahead_kib, 0, 65536, false);
+WBD_NUMBER(age_limit_ms, 1, 100000, false);
+WBD_NUMBER(write_cache, 0, 1, false);
+WBD_NUMBER(fua, 0, 1, false);
+WBD_NUMBER(flush_drains, 0, 1, false);
+WBD_NUMBER(queues, 0, 1024, false);
+WBD_NUMBER(queue_depth, 1, 1024, false);
+WBD_NUMBER(max_segments, 1, 65535, false);
+WBD_NUMBER(max_io_kib, 4, 65536, false);
+WBD_NUMBER(rotational, 0, 1, false);
+WBD_NUMBER(discard, 0, 1, false);
+WBD_NUMBER(jitter_ppm, 0, 1000000, false);
+WBD_NUMBER(seed, 0, U32_MAX, false);
+WBD_NUMBER(lazy_cache, 0, 1, true);
+WBD_NUMBER(cut_keep_ppm, 0, 1000000, true);
 
 /* ---- names --------------------------------------------------------------- */
 
@@ -197,40 +238,66 @@ static ssize_t wbd_cut_store(struct config_item *item, const char *page,
 
 CONFIGFS_ATTR(wbd_, cut);
 
-#define WBD_FAULT_ATTR(name, by_place)					\
-static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
-{									\
-	struct wbd_dev *dev = dev_of(item);				\
-	struct wbd_fault fault;						\
-									\
-	spin_lock_irq(&dev->lock);					\
-	fault = dev->name;						\
-	spin_unlock_irq(&dev->lock);					\
-	return wbd_fault_show(&fault, page, by_place);			\
-}									\
-static ssize_t wbd_##name##_store(struct config_item *item,		\
-				  const char *page, size_t count)	\
-{									\
-	struct wbd_dev *dev = dev_of(item);				\
-	struct wbd_fault fault;						\
-	int err = by_place ? wbd_fault_parse_range(&fault, page) :	\
-			     wbd_fault_parse_nth(&fault, page);		\
-									\
-	if (err)							\
-		return err;						\
-	spin_lock_irq(&dev->lock);					\
-	dev->name = fault;						\
-	spin_unlock_irq(&dev->lock);					\
-	return count;							\
-}									\
-CONFIGFS_ATTR(wbd_, name)
+static ssize_t fault_show(struct wbd_dev *dev, const struct wbd_fault *fault,
+			  char *page, bool range)
+{
+	struct wbd_fault copy;
 
-WBD_FAULT_ATTR(fail_range, true);
-WBD_FAULT_ATTR(fail_nth, false);
+	spin_lock_irq(&dev->lock);
+	copy = *fault;
+	spin_unlock_irq(&dev->lock);
+	return wbd_fault_show(&copy, page, range);
+}
+
+static void fault_set(struct wbd_dev *dev, struct wbd_fault *fault,
+		      const struct wbd_fault *value)
+{
+	spin_lock_irq(&dev->lock);
+	*fault = *value;
+	spin_unlock_irq(&dev->lock);
+}
+
+static ssize_t wbd_fail_range_show(struct config_item *item, char *page)
+{
+	return fault_show(dev_of(item), &dev_of(item)->fail_range, page, true);
+}
+
+static ssize_t wbd_fail_range_store(struct config_item *item, const char *page,
+				    size_t count)
+{
+	struct wbd_fault fault;
+	int err = wbd_fault_parse_range(&fault, page);
+
+	if (err)
+		return err;
+	fault_set(dev_of(item), &dev_of(item)->fail_range, &fault);
+	return count;
+}
+
+CONFIGFS_ATTR(wbd_, fail_range);
+
+static ssize_t wbd_fail_nth_show(struct config_item *item, char *page)
+{
+	return fault_show(dev_of(item), &dev_of(item)->fail_nth, page, false);
+}
+
+static ssize_t wbd_fail_nth_store(struct config_item *item, const char *page,
+				  size_t count)
+{
+	struct wbd_fault fault;
+	int err = wbd_fault_parse_nth(&fault, page);
+
+	if (err)
+		return err;
+	fault_set(dev_of(item), &dev_of(item)->fail_nth, &fault);
+	return count;
+}
+
+CONFIGFS_ATTR(wbd_, fail_nth);
 
 /* ---- what happened ------------------------------------------------------- */
 
-static ssize_t wbd_stats_attr_show(struct config_item *item, char *page)
+static ssize_t wbd_counters_show(struct config_item *item, char *page)
 {
 	struct wbd_dev *dev = dev_of(item);
 	ssize_t n;
@@ -245,7 +312,7 @@ static struct configfs_attribute wbd_attr_stats = {
 	.ca_name = "stats",
 	.ca_mode = 0444,
 	.ca_owner = THIS_MODULE,
-	.show = wbd_stats_attr_show,
+	.show = wbd_counters_show,
 };
 
 static ssize_t wbd_reset_stats_store(struct config_item *item, const char *page,
@@ -261,17 +328,33 @@ static ssize_t wbd_reset_stats_store(struct config_item *item, const char *page,
 
 CONFIGFS_ATTR_WO(wbd_, reset_stats);
 
-#define WBD_HIST_ATTR(name, kind)					\
-static ssize_t wbd_##name##_show(struct config_item *item, char *page)	\
-{									\
-	return wbd_hist_show(dev_of(item), kind, page);			\
-}									\
-CONFIGFS_ATTR_RO(wbd_, name)
+static ssize_t wbd_hist_read_show(struct config_item *item, char *page)
+{
+	return wbd_hist_show(dev_of(item), WBD_HIST_READ, page);
+}
 
-WBD_HIST_ATTR(hist_read, WBD_HIST_READ);
-WBD_HIST_ATTR(hist_write, WBD_HIST_WRITE);
-WBD_HIST_ATTR(hist_flush, WBD_HIST_FLUSH);
-WBD_HIST_ATTR(hist_ahead, WBD_HIST_AHEAD);
+CONFIGFS_ATTR_RO(wbd_, hist_read);
+
+static ssize_t wbd_hist_write_show(struct config_item *item, char *page)
+{
+	return wbd_hist_show(dev_of(item), WBD_HIST_WRITE, page);
+}
+
+CONFIGFS_ATTR_RO(wbd_, hist_write);
+
+static ssize_t wbd_hist_flush_show(struct config_item *item, char *page)
+{
+	return wbd_hist_show(dev_of(item), WBD_HIST_FLUSH, page);
+}
+
+CONFIGFS_ATTR_RO(wbd_, hist_flush);
+
+static ssize_t wbd_hist_ahead_show(struct config_item *item, char *page)
+{
+	return wbd_hist_show(dev_of(item), WBD_HIST_AHEAD, page);
+}
+
+CONFIGFS_ATTR_RO(wbd_, hist_ahead);
 
 /* ---- directories --------------------------------------------------------- */
 
@@ -279,8 +362,39 @@ static struct configfs_attribute *wbd_attrs[] = {
 	&wbd_attr_profile,
 	&wbd_attr_power,
 	&wbd_attr_model,
-#define WBD_POINTER(name, lo, hi, live) &wbd_attr_##name,
-	WBD_NUMBERS(WBD_POINTER)
+	&wbd_attr_capacity_mib,
+	&wbd_attr_store_mib,
+	&wbd_attr_link_mbps,
+	&wbd_attr_link_duplex,
+	&wbd_attr_latency_ns,
+	&wbd_attr_channels,
+	&wbd_attr_dies_per_channel,
+	&wbd_attr_channel_mbps,
+	&wbd_attr_page_kib,
+	&wbd_attr_prog_kib,
+	&wbd_attr_t_read_ns,
+	&wbd_attr_t_prog_ns,
+	&wbd_attr_write_buffer_kib,
+	&wbd_attr_rpm,
+	&wbd_attr_seek_min_ns,
+	&wbd_attr_seek_avg_ns,
+	&wbd_attr_media_mbps_outer,
+	&wbd_attr_media_mbps_inner,
+	&wbd_attr_readahead_kib,
+	&wbd_attr_age_limit_ms,
+	&wbd_attr_write_cache,
+	&wbd_attr_fua,
+	&wbd_attr_flush_drains,
+	&wbd_attr_queues,
+	&wbd_attr_queue_depth,
+	&wbd_attr_max_segments,
+	&wbd_attr_max_io_kib,
+	&wbd_attr_rotational,
+	&wbd_attr_discard,
+	&wbd_attr_jitter_ppm,
+	&wbd_attr_seed,
+	&wbd_attr_lazy_cache,
+	&wbd_attr_cut_keep_ppm,
 	&wbd_attr_stall_ms,
 	&wbd_attr_cut,
 	&wbd_attr_fail_range,

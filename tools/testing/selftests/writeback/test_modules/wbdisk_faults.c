@@ -84,10 +84,10 @@ int wbd_fault_parse_range(struct wbd_fault *fault, const char *text)
 	int n;
 
 	memset(fault, 0, sizeof(*fault));
+	if (!*skip_spaces(text))
+		return 0;
 	n = sscanf(text, "%7s %llu %llu %7s %c", op, &fault->start, &fault->len,
 		   kind, &extra);
-	if (n <= 0)
-		return 0;
 	if (n < 3 || n > 4 || !fault->len || fault->start + fault->len < fault->len)
 		return -EINVAL;
 	return parse(fault, op, kind, n == 4);
@@ -106,9 +106,9 @@ int wbd_fault_parse_nth(struct wbd_fault *fault, const char *text)
 	int n;
 
 	memset(fault, 0, sizeof(*fault));
-	n = sscanf(text, "%7s %llu %7s %c", op, &fault->nth, kind, &extra);
-	if (n <= 0)
+	if (!*skip_spaces(text))
 		return 0;
+	n = sscanf(text, "%7s %llu %7s %c", op, &fault->nth, kind, &extra);
 	if (n < 2 || n > 3 || !fault->nth)
 		return -EINVAL;
 	return parse(fault, op, kind, n == 3);

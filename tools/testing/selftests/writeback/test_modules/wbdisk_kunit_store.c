@@ -9,6 +9,9 @@
 
 #define PAGES	1024	/* more than one leaf */
 
+#define EXPECT_STATUS(test, call, status) \
+	KUNIT_EXPECT_TRUE(test, (call) == (status))
+
 struct store_test {
 	struct wbd_store store;
 	u8 *buf;
@@ -123,8 +126,8 @@ static void staged_data_is_not_visible(struct kunit *test)
 	put(test, 0, PAGE_SIZE, 1, true, 0);
 	memset(t->buf, 2, PAGE_SIZE);
 	wbd_stage_begin(&t->store, &stage);
-	KUNIT_EXPECT_EQ(test, wbd_stage_add(&t->store, &stage, 0, t->buf,
-					    PAGE_SIZE), BLK_STS_OK);
+	EXPECT_STATUS(test, wbd_stage_add(&t->store, &stage, 0, t->buf, PAGE_SIZE),
+		      BLK_STS_OK);
 	KUNIT_EXPECT_EQ(test, get(test, 0), 1);
 	wbd_stage_drop(&t->store, &stage);
 	KUNIT_EXPECT_EQ(test, get(test, 0), 1);
@@ -156,8 +159,7 @@ static void zeroes_cover_the_edges(struct kunit *test)
 
 	put(test, 0, 5 * PAGE_SIZE, 1, true, 0);
 	wbd_stage_begin(&t->store, &stage);
-	KUNIT_EXPECT_EQ(test, wbd_stage_edges(&t->store, &stage, pos, bytes),
-			BLK_STS_OK);
+	EXPECT_STATUS(test, wbd_stage_edges(&t->store, &stage, pos, bytes), BLK_STS_OK);
 	KUNIT_EXPECT_TRUE(test, wbd_store_install(&t->store, &stage, pos, bytes,
 						  true, 0));
 	KUNIT_EXPECT_EQ(test, get(test, pos - 1), 1);
@@ -172,12 +174,10 @@ static void cap_refuses_new_data_only(struct kunit *test)
 	struct store_test *t = test->priv;
 
 	t->store.cap = 4;
-	KUNIT_EXPECT_EQ(test, put(test, 0, 4 * PAGE_SIZE, 1, true, 0), BLK_STS_OK);
-	KUNIT_EXPECT_EQ(test, put(test, 4 * PAGE_SIZE, PAGE_SIZE, 1, true, 0),
-			BLK_STS_NOSPC);
-	KUNIT_EXPECT_EQ(test, put(test, 0, 4 * PAGE_SIZE, 2, true, 0), BLK_STS_OK);
-	KUNIT_EXPECT_EQ(test, put(test, 8 * PAGE_SIZE, PAGE_SIZE, 0, true, 0),
-			BLK_STS_OK);
+	EXPECT_STATUS(test, put(test, 0, 4 * PAGE_SIZE, 1, true, 0), BLK_STS_OK);
+	EXPECT_STATUS(test, put(test, 4 * PAGE_SIZE, PAGE_SIZE, 1, true, 0), BLK_STS_NOSPC);
+	EXPECT_STATUS(test, put(test, 0, 4 * PAGE_SIZE, 2, true, 0), BLK_STS_OK);
+	EXPECT_STATUS(test, put(test, 8 * PAGE_SIZE, PAGE_SIZE, 0, true, 0), BLK_STS_OK);
 	KUNIT_EXPECT_EQ(test, get(test, 0), 2);
 }
 

@@ -111,6 +111,7 @@ int wbd_power_on(struct wbd_dev *dev)
 		goto no_sim;
 	dev->dead = false;
 	dev->leaving = false;
+	dev->said_full = false;
 	dev->stall_until = 0;
 	dev->armed = WBD_NEVER;
 	err = make_disk(dev);

@@ -175,6 +175,7 @@ void wbd_sim_queue(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 now)
 	list_add_tail(&cmd->node, &sim->held);
 	start_held(sim, now);
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_queue);
 
 static void happen(struct wbd_sim *sim, struct wbd_event *event)
 {
@@ -225,6 +226,7 @@ void wbd_sim_advance(struct wbd_sim *sim, u64 now)
 	}
 	sim->now = now;
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_advance);
 
 /**
  * wbd_sim_next() - when wbd_sim_advance() must be called next
@@ -250,6 +252,7 @@ u64 wbd_sim_next(const struct wbd_sim *sim)
 		next = min(next, done->when);
 	return next;
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_next);
 
 /**
  * wbd_sim_pop() - take a completed command out of the disk
@@ -266,6 +269,7 @@ struct wbd_cmd *wbd_sim_pop(struct wbd_sim *sim)
 		list_del_init(&cmd->node);
 	return cmd;
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_pop);
 
 /**
  * wbd_sim_retired() - how much of what was acknowledged is on the medium
@@ -278,6 +282,7 @@ u64 wbd_sim_retired(struct wbd_sim *sim)
 {
 	return sim->ops->retired(sim, sim->now);
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_retired);
 
 /**
  * wbd_sim_reset() - forget all commands and cached writes
@@ -300,6 +305,7 @@ void wbd_sim_reset(struct wbd_sim *sim)
 	sim->exclusive = false;
 	sim->ops->reset(sim);
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_reset);
 
 /* ---- fifo: a link, and a fixed latency behind it ------------------------- */
 
@@ -369,6 +375,7 @@ int wbd_sim_init(struct wbd_sim *sim, const struct wbd_config *cfg)
 	wbd_sim_reset(sim);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(wbd_sim_init);
 
 /**
  * wbd_sim_destroy() - free what wbd_sim_init() allocated
@@ -378,12 +385,4 @@ void wbd_sim_destroy(struct wbd_sim *sim)
 {
 	sim->ops->destroy(sim);
 }
-
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_init);
 EXPORT_SYMBOL_IF_KUNIT(wbd_sim_destroy);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_reset);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_queue);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_advance);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_next);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_pop);
-EXPORT_SYMBOL_IF_KUNIT(wbd_sim_retired);

@@ -229,8 +229,9 @@ static blk_status_t stage(struct wbd_dev *dev, struct request *rq,
 		return BLK_STS_OK;
 	wbd_stage_drop(&dev->store, &wrq->stage);
 	if (status == BLK_STS_NOSPC) {
-		pr_warn_ratelimited("%s: store is full: raise store_mib (%u) or discard\n",
-				    wbd_name(dev), dev->cfg.store_mib);
+		if (!xchg(&dev->said_full, true))
+			pr_warn("%s: store is full: raise store_mib (%u) or discard\n",
+				wbd_name(dev), dev->cfg.store_mib);
 	} else if (++wrq->tries > MAX_TRIES) {
 		pr_warn_ratelimited("%s: out of memory for data\n", wbd_name(dev));
 		status = BLK_STS_IOERR;

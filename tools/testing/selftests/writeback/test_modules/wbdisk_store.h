@@ -6,13 +6,36 @@
 #ifndef _WBDISK_STORE_H
 #define _WBDISK_STORE_H
 
+#include <linux/bitmap.h>
 #include <linux/blk_types.h>
 #include <linux/list.h>
 #include <linux/prandom.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
-struct wbd_version;
+#define WBD_LEAF_PAGES	(PAGE_SIZE / sizeof(void *))
+
+/**
+ * struct wbd_version - what one page contained from some write on
+ * @older: what it contained before, if that may come back
+ * @cached: entry of the store's list, empty if this version is durable
+ * @data: NULL for zeroes
+ * @page: page number
+ * @seq: number of the write that made it visible
+ * @log_end: when the model's log has retired this far it is durable
+ * @pieces: staged only: written in pieces, which may all be zeroes
+ * @sectors: staged only: the sectors that were written
+ */
+struct wbd_version {
+	struct wbd_version *older;	/* staged: the next of the same write */
+	struct list_head cached;
+	void *data;
+	u64 page;
+	u64 seq;
+	u64 log_end;
+	bool pieces;
+	DECLARE_BITMAP(sectors, PAGE_SECTORS);
+};
 
 /**
  * struct wbd_store - data of one disk
@@ -30,7 +53,7 @@ struct wbd_version;
  * @rnd: chooses what survives a power cut
  */
 struct wbd_store {
-	spinlock_t lock;
+	spinlock_t lock;	/* all below */
 	struct wbd_version ***leaf;
 	u64 pages;
 	u64 cap;
@@ -57,6 +80,10 @@ struct wbd_stage {
 	u32 epoch;
 };
 
+struct wbd_version *wbd_version_new(u64 page);
+void wbd_version_free(struct wbd_version *v);
+bool wbd_page_is_zero(const void *data);
+
 int wbd_store_module_init(void);
 void wbd_store_module_exit(void);
 int wbd_store_init(struct wbd_store *store, u64 bytes);
@@ -76,5 +103,13 @@ u64 wbd_store_seq(struct wbd_store *store);
 bool wbd_store_flush(struct wbd_store *store, u64 seq, u32 epoch);
 void wbd_store_retire(struct wbd_store *store, u64 log_end);
 void wbd_store_cut(struct wbd_store *store, u32 keep_ppm, u64 retired);
+
+/* Where the newest version of a page is; NULL if its leaf does not exist. */
+static inline struct wbd_version **wbd_store_top(const struct wbd_store *store, u64 page)
+{
+	struct wbd_version **leaf = store->leaf[page / WBD_LEAF_PAGES];
+
+	return leaf ? &leaf[page % WBD_LEAF_PAGES] : NULL;
+}
 
 #endif /* _WBDISK_STORE_H */

@@ -17,56 +17,51 @@
 
 /* A command enters the device. */
 TRACE_EVENT(wbdisk_queue,
-	TP_PROTO(struct gendisk *disk, const struct wbd_cmd *cmd,
-		 u64 ahead_bytes),
-	TP_ARGS(disk, cmd, ahead_bytes),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u32, op)
-		__field(bool, fua)
-		__field(u64, sector)
-		__field(u32, bytes)
-		__field(u64, ahead_bytes)
-	),
-	TP_fast_assign(
-		__entry->dev = disk_devt(disk);
-		__entry->op = cmd->op;
-		__entry->fua = cmd->fua;
-		__entry->sector = cmd->sector;
-		__entry->bytes = cmd->bytes;
-		__entry->ahead_bytes = ahead_bytes;
-	),
-	TP_printk("%d,%d %s%s %llu + %u bytes, %llu bytes of writes ahead",
-		  MAJOR(__entry->dev), MINOR(__entry->dev),
-		  show_wbd_op(__entry->op), __entry->fua ? " fua" : "",
-		  __entry->sector, __entry->bytes, __entry->ahead_bytes)
+	    TP_PROTO(struct gendisk *disk, const struct wbd_cmd *cmd, u64 ahead),
+	    TP_ARGS(disk, cmd, ahead),
+	    TP_STRUCT__entry(__field(dev_t, dev)
+			     __field(u32, op)
+			     __field(bool, fua)
+			     __field(u64, sector)
+			     __field(u32, bytes)
+			     __field(u64, ahead_bytes)
+	    ),
+	    TP_fast_assign(__entry->dev = disk_devt(disk);
+			   __entry->op = cmd->op;
+			   __entry->fua = cmd->fua;
+			   __entry->sector = cmd->sector;
+			   __entry->bytes = cmd->bytes;
+			   __entry->ahead_bytes = ahead;
+	    ),
+	    TP_printk("%d,%d %s%s %llu + %u bytes, %llu bytes of writes ahead",
+		      MAJOR(__entry->dev), MINOR(__entry->dev),
+		      show_wbd_op(__entry->op), __entry->fua ? " fua" : "",
+		      __entry->sector, __entry->bytes, __entry->ahead_bytes)
 );
 
 /* A command leaves the device. */
 TRACE_EVENT(wbdisk_complete,
-	TP_PROTO(struct gendisk *disk, const struct wbd_cmd *cmd, u64 ns,
-		 int error),
-	TP_ARGS(disk, cmd, ns, error),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u32, op)
-		__field(u64, sector)
-		__field(u32, bytes)
-		__field(u64, ns)
-		__field(int, error)
-	),
-	TP_fast_assign(
-		__entry->dev = disk_devt(disk);
-		__entry->op = cmd->op;
-		__entry->sector = cmd->sector;
-		__entry->bytes = cmd->bytes;
-		__entry->ns = ns;
-		__entry->error = error;
-	),
-	TP_printk("%d,%d %s %llu + %u bytes after %llu ns error %d",
-		  MAJOR(__entry->dev), MINOR(__entry->dev),
-		  show_wbd_op(__entry->op), __entry->sector, __entry->bytes,
-		  __entry->ns, __entry->error)
+	    TP_PROTO(struct gendisk *disk, const struct wbd_cmd *cmd, u64 ns,
+		     int error),
+	    TP_ARGS(disk, cmd, ns, error),
+	    TP_STRUCT__entry(__field(dev_t, dev)
+			     __field(u32, op)
+			     __field(u64, sector)
+			     __field(u32, bytes)
+			     __field(u64, ns)
+			     __field(int, error)
+	    ),
+	    TP_fast_assign(__entry->dev = disk_devt(disk);
+			   __entry->op = cmd->op;
+			   __entry->sector = cmd->sector;
+			   __entry->bytes = cmd->bytes;
+			   __entry->ns = ns;
+			   __entry->error = error;
+	    ),
+	    TP_printk("%d,%d %s %llu + %u bytes after %llu ns error %d",
+		      MAJOR(__entry->dev), MINOR(__entry->dev),
+		      show_wbd_op(__entry->op), __entry->sector, __entry->bytes,
+		      __entry->ns, __entry->error)
 );
 
 #endif /* _WBDISK_TRACE_H */
