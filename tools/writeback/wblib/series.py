@@ -13,6 +13,8 @@ from .proc import need, run, say
 
 __all__ = ["lint", "patches", "patchset_hash", "register"]
 
+# Debian's; checkpatch's own search asks the first python3 in PATH, which may be another one.
+CODESPELL = "/usr/lib/python3/dist-packages/codespell_lib/data/dictionary.txt"
 EXAMPLES = """\
 examples:
   wb series list                the patches in apply order
@@ -106,8 +108,8 @@ def _round_trip(_args: argparse.Namespace) -> int:
 def checkpatch(patch: Path) -> str:
     """checkpatch's report about ``patch``, "" when it is clean."""
     need("codespell", "codespell")
-    done = run([need("perl", "perl"), "scripts/checkpatch.pl", "--strict", "--codespell", "--color=never",
-                patch.absolute()], cwd=base.stock(), check=False)
+    done = run([need("perl", "perl"), "scripts/checkpatch.pl", "-q", "--strict", "--codespell",
+                f"--codespellfile={CODESPELL}", "--color=never", patch.absolute()], cwd=base.stock(), check=False)
     return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()
 
 
