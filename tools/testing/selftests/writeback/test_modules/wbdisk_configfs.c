@@ -202,13 +202,19 @@ static ssize_t wbd_stall_ms_store(struct config_item *item, const char *page,
 				  size_t count)
 {
 	struct wbd_dev *dev = dev_of(item);
+	int err = 0;
 	u32 ms;
 
 	/* An hour: longer is a typing error. */
 	if (kstrtou32(page, 10, &ms) || ms > 3600000)
 		return -EINVAL;
-	wbd_stall(dev, (u64)ms * NSEC_PER_MSEC);
-	return count;
+	mutex_lock(&dev->config_lock);
+	if (dev->disk)
+		wbd_stall(dev, (u64)ms * NSEC_PER_MSEC);
+	else
+		err = -ENODEV;
+	mutex_unlock(&dev->config_lock);
+	return err ?: count;
 }
 
 CONFIGFS_ATTR(wbd_, stall_ms);
@@ -446,7 +452,7 @@ static struct config_item *wbd_make_item(struct config_group *group,
 	INIT_LIST_HEAD(&dev->store.cached);
 	INIT_LIST_HEAD(&dev->active);
 	dev->armed = WBD_NEVER;
-	hrtimer_init(&dev->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_HARD);
+	hrtimer_init(&dev->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	dev->timer.function = wbd_timer;
 	wbd_config_load(&dev->cfg, "fifo");
 	config_item_init_type_name(&dev->item, name, &wbd_item_type);

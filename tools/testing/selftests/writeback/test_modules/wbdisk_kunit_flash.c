@@ -210,6 +210,26 @@ static void lazy_fua_leaves_older_data(struct kunit *test)
 	KUNIT_EXPECT_LT(test, wbd_sim_retired(&t->sim), old->log_end);
 }
 
+/* Each takes a unit and a program, few bytes of the buffer. */
+static void many_small_fua_writes(struct kunit *test)
+{
+	struct wbd_test *t = test->priv;
+	struct wbd_cmd *cmd = NULL;
+	int i;
+
+	t->cfg.write_buffer_kib = 64;
+	t->cfg.queue_depth = KUNIT_CMDS;
+	wbd_test_power(test);
+	for (i = 0; i < KUNIT_CMDS; i++) {
+		t->cmd[i].fua = true;
+		cmd = wbd_send(test, WBD_WRITE, i * SZ_512, SZ_512, i);
+	}
+	wbd_run(test);
+	/* The fourth die does every fourth. */
+	EXPECT_END(test, cmd, 4 * LINK_NS(SZ_512) + CHAN_NS(SZ_512) +
+		   KUNIT_CMDS / 4 * T_PROG + LATENCY);
+}
+
 static void lazy_cache_makes_room(struct kunit *test)
 {
 	struct wbd_test *t = test->priv;
@@ -238,6 +258,7 @@ static struct kunit_case wbd_flash_cases[] = {
 	KUNIT_CASE(flush_waits_for_all_programs),
 	KUNIT_CASE(lazy_cache_writes_only_when_told),
 	KUNIT_CASE(lazy_fua_leaves_older_data),
+	KUNIT_CASE(many_small_fua_writes),
 	KUNIT_CASE(lazy_cache_makes_room),
 	{}
 };

@@ -4,9 +4,10 @@
  *
  * The dispatch path is that of a real driver: it never sleeps.  Completions come
  * from one hrtimer per disk that stands for the drive's interrupt, so it expires
- * in hard interrupt context; as with real drivers blk-mq then completes in the
- * block softirq if there is a single queue, and at once if there are several.
- * What the interrupt itself does is bounded by the number of commands due.
+ * in hard interrupt context (a softirq could be put off behind other work, and
+ * with it the time that the model says); as with real drivers blk-mq then
+ * completes in the block softirq if there is a single queue, and at once if there
+ * are several.  The work of the interrupt is bounded by the commands due.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -38,7 +39,7 @@ static void arm(struct wbd_dev *dev)
 	if (next >= dev->armed)
 		return;
 	dev->armed = next;
-	hrtimer_start(&dev->timer, ns_to_ktime(next), HRTIMER_MODE_ABS_HARD);
+	hrtimer_start(&dev->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
 }
 
 /* A command leaves the device, by whichever way. */
@@ -357,7 +358,7 @@ void wbd_leave(struct wbd_dev *dev)
 
 /**
  * wbd_stall() - hold completions back
- * @dev: the disk; nothing happens unless it is on
+ * @dev: the disk, on
  * @ns: for this long from now on; 0 ends a stall
  *
  * The model goes on behind it: what completes meanwhile is due at its end.
@@ -370,8 +371,7 @@ void wbd_stall(struct wbd_dev *dev, u64 ns)
 	dev->stall_until = ns ? ktime_get_ns() + ns : 0;
 	/* Have the timer look again, be it earlier or later. */
 	dev->armed = WBD_NEVER;
-	if (dev->sim.ops && !dev->dead)
-		arm(dev);
+	arm(dev);
 	spin_unlock_irqrestore(&dev->lock, flags);
 }
 

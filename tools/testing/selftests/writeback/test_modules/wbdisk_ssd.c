@@ -19,6 +19,7 @@
  * Left out: garbage collection, erase, mapping misses, reads served from the
  * buffer, reads that overtake or suspend programs.
  */
+#include <linux/cpumask.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
@@ -38,6 +39,7 @@ struct ssd {
 	/* Units [head, tail) of the log are in the ring, tail is the open one. */
 	struct ssd_unit *ring;
 	u32 slots;
+	u32 limit;		/* units from which on no write is let in */
 	u64 head, tail;
 	u32 open;		/* bytes in the open unit */
 	u64 used, size;		/* bytes of the buffer, transfers included */
@@ -69,6 +71,7 @@ static int ssd_init(struct wbd_sim *sim)
 {
 	const struct wbd_config *cfg = sim->cfg;
 	struct ssd *ssd = kzalloc(sizeof(*ssd), GFP_KERNEL);
+	u32 tags;
 
 	if (!ssd)
 		return -ENOMEM;
@@ -78,9 +81,12 @@ static int ssd_init(struct wbd_sim *sim)
 	ssd->page = cfg->page_kib << 10;
 	ssd->unit = cfg->prog_kib << 10;
 	ssd->size = (u64)cfg->write_buffer_kib << 10;
-	/* Small FUA writes fill the ring before they fill the buffer. */
-	ssd->slots = div_u64(ssd->size, SZ_4K) +
-		     (cfg->max_io_kib << 10) / ssd->unit + 4;
+	tags = (cfg->queues ?: num_possible_cpus()) * cfg->queue_depth;
+	/* Small FUA writes take a unit each: they fill the ring, not the buffer. */
+	ssd->limit = div_u64(ssd->size, SZ_4K);
+	/* Whatever is on its way over the link then still fits. */
+	ssd->slots = ssd->limit + div_u64(ssd->size, ssd->unit) +
+		     (cfg->max_io_kib << 10) / ssd->unit + 2 * tags + 1;
 	ssd->die_free = kcalloc(ssd->dies, sizeof(u64), GFP_KERNEL);
 	ssd->chan_free = kcalloc(ssd->channels, sizeof(u64), GFP_KERNEL);
 	ssd->ring = kvcalloc(ssd->slots, sizeof(*ssd->ring), GFP_KERNEL);
@@ -221,11 +227,9 @@ static void retire(struct ssd *ssd, u64 t)
 
 static bool fits(const struct ssd *ssd, u32 bytes)
 {
-	u64 units = ssd->tail - ssd->head + bytes / ssd->unit + 2;
-
 	/* A write larger than the buffer goes when nothing else is in it. */
 	return (ssd->used + bytes <= ssd->size || ssd->used == ssd->open) &&
-	       units <= ssd->slots;
+	       ssd->tail - ssd->head < ssd->limit;
 }
 
 /* Let writes onto the link for which there is room, in order. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Data comes in in two steps: wbd_stage_add() copies it aside when the command
+ * Data is stored in two steps: wbd_stage_add() copies it aside when the command
  * is issued, wbd_store_install() makes it visible when the command completes.
  *
  * Each page is a chain of versions, the newest first.  Reads see the newest.
