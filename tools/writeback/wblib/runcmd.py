@@ -69,6 +69,9 @@ def run_command(args: argparse.Namespace) -> int:
     axes = ax.validate(args.case, given)
     job = Job(args.case, axes, seed, args.kernel)
     if args.dir or args.device:
+        if "writer" in axes and "writer" not in given:
+            # Here only what was asked for is passed on: without a writer, the case runs its suite.
+            job = Job(args.case, {**axes, "writer": "suite"}, seed, args.kernel)
         result = local.run_here(job, given, args.dir, args.device, erase=args.erase)
     else:
         if axes.get("disk", "").startswith("dev:") and args.lane == "exact":
