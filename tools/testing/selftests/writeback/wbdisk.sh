@@ -38,6 +38,14 @@ function dwrite() {
 		2> "$WB_OUT/err"
 }
 
+# dwrites(n) - 1 MiB to the same place n times
+function dwrites() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		dwrite 0 1024
+	done
+}
+
 # same(offset in KiB, length in KiB, [disk]) - does the disk hold the pattern there?
 function same() {
 	dread "$1" "$2" "${3:-a}" | cmp -s - <(head -c "$2k" "$PATTERN")
@@ -81,12 +89,13 @@ function fastest() {
 }
 
 # takes(description, expected ns, op, cmd...) - within 1 %, and not too fast
+#	An emulated machine's timer interrupt may be 0.1 ms late.
 function takes() {
 	local ns description=$1 expected=$2
 	shift 2
 	ns=$(fastest "$@")
 	note "$description: ${ns:-nothing} ns, expected $expected ns"
-	check "$description" holds "${ns:-0} >= $expected && ${ns:-0} <= $expected * 1.01"
+	check "$description" holds "${ns:-0} >= $expected && ${ns:-0} <= $expected * 1.01 + 1e5"
 }
 
 # volume(disk, rw, MiB) - MB/s of 1 MiB commands, 32 at a time
@@ -141,15 +150,16 @@ function test_profile() {
 # ---- time ------------------------------------------------------------------
 
 function test_time() {
-	# Slow enough that the interrupt's own latency is below 1 %.
-	fresh fifo link_mbps=20 max_segments=1024
+	# Slow, so that the latency of the machine's timer hardly matters.
+	fresh fifo link_mbps=1 max_segments=1024
 	takes "a 4 KiB read takes its transfer and the latency" \
-		$((4096 * 1000 / 20 + 90000)) read dread 0 64
-	takes "a 1 MiB write does" $((MIB * 1000 / 20 + 90000)) write dwrite 0 1024
-	wbdisk_set a link_mbps 200
-	takes "ten times the bandwidth at run time" \
-		$((MIB * 1000 / 200 + 90000)) write dwrite 0 1024
-	check "statistics count bytes" [ "$(wbdisk_stat a write_bytes)" = $((2 * MIB)) ]
+		$((4096 * 1000 + 90000)) read dread 0 64
+	wbdisk_set a link_mbps 20
+	takes "a 1 MiB write does, at 20 times the bandwidth" \
+		$((MIB * 1000 / 20 + 90000)) write dwrites 5
+	wbdisk_set a link_mbps 60
+	takes "and at 60 times" $((MIB * 1000 / 60 + 90000)) write dwrites 5
+	check "statistics count bytes" [ "$(wbdisk_stat a write_bytes)" = $((10 * MIB)) ]
 	check "nothing is left in flight" [ "$(wbdisk_stat a inflight_bytes)" = 0 ]
 	check "the peak is one command" [ "$(wbdisk_stat a inflight_write_peak_bytes)" = "$MIB" ]
 	check "histogram of reads" [ "$(wbdisk_get a hist_read | awk '/->/ { n += $5 } END { print n }')" -ge 16 ]
