@@ -117,7 +117,8 @@ def cases(seed: int) -> Iterator[Verdict]:
     every.sort(key=lambda j: -ax.case(j.case).wall_s)
     for result in runner.run_many(every):
         bad = [t["name"] for t in result.tests if t["result"] == "fail"]
-        problem = "" if result.status in ("pass", "skip") else result.meta.get("problem") or ", ".join(bad) or "failed"
+        # Our own guest has all that a case needs: one that skips itself has tested nothing.
+        problem = "" if result.status == "pass" else result.meta.get("problem") or ", ".join(bad) or result.status
         for test in result.tests:
             if test["result"] != "fail":
                 yield Verdict(f"{result.kernel} {result.case}: {test['name']}"

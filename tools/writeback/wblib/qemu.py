@@ -21,7 +21,7 @@ QEMU = "qemu-system-x86_64"
 # One virtual ns per instruction.  A guest whose case is silent for this much
 # wall time is dead: the slowest case prints far more often.
 SILENT_S = 900
-BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable"
+BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable kunit.enable=1"
 # Throttles of the functional lane's disks (bytes/s), the SATA disk of the published incidents.
 DRIVE_BPS = 400_000_000
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from . import kernel as kernels
 from . import qemu
 from .errors import WbError
-from .paths import BUILD, ROOT
+from .paths import BUILD
 
 EXAMPLES = """\
 examples:
   wb shell                          a root shell on the stock kernel; the host's files are read-only
   wb shell --kernel patched --disk 4  the same on the series, with a 4-GiB scratch disk (/dev/vda)
   wb shell --dry-run                print the virtme-ng command
-the installed kselftests, with wbdisk.ko, are in $WB_SELFTESTS"""
+the shell starts in the installed kselftests: writeback/wbdisk.sh runs one,
+./run_kselftest.sh -c writeback all; leave with exit or Ctrl-A x"""
 
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -45,7 +46,7 @@ def shell(args: argparse.Namespace) -> int:
     built = kernels.build(args.kernel, args.flavour)
     installed = kernels.modules(built)
     argv = [_vng(), "--run", str(built.image), "--force-9p", "--memory", args.memory, "--cpus", "2",
-            "--user", "root", "--cwd", str(ROOT), "--rwdir", str(BUILD)]
+            "--user", "root", "--cwd", str(installed), "--append", "kunit.enable=1"]
     if not qemu.kvm_works(built.image):
         argv.append("--disable-kvm")
     image = BUILD / "shell-disk.img"
@@ -59,6 +60,8 @@ def shell(args: argparse.Namespace) -> int:
         print(qemu.shown(argv))
         return 0
     try:
-        return subprocess.run(argv, env={**os.environ, "WB_SELFTESTS": str(installed)}, check=False).returncode
+        # vng calls virtme-run, which lies beside it.
+        path = f"{Path(argv[0]).parent}:{os.environ.get('PATH', '')}"
+        return subprocess.run(argv, env={**os.environ, "PATH": path}, check=False).returncode
     finally:
         image.unlink(missing_ok=True)
