@@ -22,21 +22,12 @@
 #include <linux/time64.h>
 
 #include "wbdisk_model.h"
+#include "wbdisk_platter.h"
 
-#define ZONES		16	/* steps from the outer to the inner rate */
 /* Contiguous cached writes are one piece of work for the arm up to this. */
 #define MERGE_MAX	SZ_1M
 /* Cached writes the arm chooses from; looking at all would be slow. */
 #define WINDOW		32
-/* Rounding of times: the arm catches a sector that it misses by this. */
-#define CATCH_NS	2000
-
-struct disk_zone {
-	u64 start;		/* first byte */
-	u64 track;		/* number of its first track */
-	u32 track_bytes;
-	u32 mbps;
-};
 
 /* Work for the arm: a command, or a piece of the write cache. */
 struct job {
@@ -49,12 +40,7 @@ struct job {
 };
 
 struct hdd {
-	struct disk_zone zone[ZONES];
-	u64 zone_bytes;
-	u64 tracks;
-	u64 rev_ns;
-	u64 seek_span_ns;	/* from the shortest to the longest seek */
-
+	struct wbd_platter platter;
 	struct list_head waiting;	/* commands for the arm */
 	struct list_head dirty;		/* cached writes, oldest first */
 	struct list_head blocked;	/* writes that wait for room */
@@ -91,8 +77,6 @@ static int hdd_init(struct wbd_sim *sim)
 {
 	const struct wbd_config *cfg = sim->cfg;
 	struct hdd *hdd = kzalloc(sizeof(*hdd), GFP_KERNEL);
-	u64 track = 0;
-	int i;
 
 	if (!hdd)
 		return -ENOMEM;
@@ -103,24 +87,7 @@ static int hdd_init(struct wbd_sim *sim)
 		return -ENOMEM;
 	}
 	hdd->size = (u64)cfg->write_buffer_kib << 10;
-	hdd->rev_ns = div_u64(60 * NSEC_PER_SEC, cfg->rpm);
-	hdd->zone_bytes = max(div_u64((u64)cfg->capacity_mib << 20, ZONES), 1ULL);
-	for (i = 0; i < ZONES; i++) {
-		struct disk_zone *zone = &hdd->zone[i];
-		s32 span = (s32)cfg->media_mbps_outer - (s32)cfg->media_mbps_inner;
-
-		zone->mbps = (s32)cfg->media_mbps_outer - span * i / (ZONES - 1);
-		zone->track_bytes = div_u64(hdd->rev_ns * zone->mbps, 1000);
-		zone->start = hdd->zone_bytes * i;
-		zone->track = track;
-		track += div_u64(hdd->zone_bytes, zone->track_bytes) + 1;
-	}
-	hdd->tracks = track;
-	/*
-	 * The mean of sqrt(|x - y|) over uniform x, y in [0, 1] is 8/15, so the
-	 * full stroke is 15/8 of the mean above the shortest seek.
-	 */
-	hdd->seek_span_ns = (u64)(cfg->seek_avg_ns - cfg->seek_min_ns) * 15 / 8;
+	wbd_platter_init(&hdd->platter, cfg);
 	return 0;
 }
 
@@ -146,53 +113,11 @@ static void hdd_reset(struct wbd_sim *sim)
 
 /* ---- mechanics ----------------------------------------------------------- */
 
-static const struct disk_zone *zone_of(const struct hdd *hdd, u64 pos)
-{
-	u64 i = div64_u64(pos, hdd->zone_bytes);
-
-	return &hdd->zone[min_t(u64, i, ZONES - 1)];
-}
-
-static u64 track_of(const struct hdd *hdd, u64 pos)
-{
-	const struct disk_zone *zone = zone_of(hdd, pos);
-
-	return zone->track + div_u64(pos - zone->start, zone->track_bytes);
-}
-
-static u64 seek_ns(const struct wbd_sim *sim, u64 from, u64 to)
-{
-	const struct hdd *hdd = sim->priv;
-	u64 a = track_of(hdd, from), b = track_of(hdd, to);
-	u64 distance = a > b ? a - b : b - a;
-	u64 root;
-
-	if (!distance)
-		return 0;
-	/* sqrt(distance / tracks) in 2^-16 */
-	root = int_sqrt64(div64_u64(distance << 32, hdd->tracks));
-	return sim->cfg->seek_min_ns + ((hdd->seek_span_ns * root) >> 16);
-}
-
-/* When the first byte of @pos is next under the head, from @t on. */
-static u64 rotate(const struct hdd *hdd, u64 pos, u64 t)
-{
-	const struct disk_zone *zone = zone_of(hdd, pos);
-	u32 off, phase;
-	u64 angle, wait;
-
-	div_u64_rem(pos - zone->start, zone->track_bytes, &off);
-	angle = div_u64(off * hdd->rev_ns, zone->track_bytes);
-	div_u64_rem(t, (u32)hdd->rev_ns, &phase);
-	wait = angle >= phase ? angle - phase : angle + hdd->rev_ns - phase;
-	if (wait + CATCH_NS >= hdd->rev_ns)
-		wait = 0;
-	return t + wait;
-}
-
 static u64 media_ns(const struct wbd_sim *sim, u64 pos, u64 bytes)
 {
-	return wbd_xfer_ns(bytes, min(zone_of(sim->priv, pos)->mbps,
+	const struct hdd *hdd = sim->priv;
+
+	return wbd_xfer_ns(bytes, min(wbd_platter_mbps(&hdd->platter, pos),
 				      sim->cfg->link_mbps));
 }
 
@@ -201,9 +126,10 @@ static u64 position(const struct wbd_sim *sim, u64 pos, u64 t)
 {
 	const struct hdd *hdd = sim->priv;
 
-	if (pos == hdd->head && t <= hdd->head_at + CATCH_NS)
+	if (pos == hdd->head && t <= hdd->head_at + WBD_CATCH_NS)
 		return t;
-	return rotate(hdd, pos, t + seek_ns(sim, hdd->head, pos));
+	t += wbd_platter_seek_ns(&hdd->platter, hdd->head, pos);
+	return wbd_platter_rotate(&hdd->platter, pos, t);
 }
 
 /*
