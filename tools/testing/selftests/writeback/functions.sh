@@ -156,6 +156,7 @@ function wb_begin() {
 		WB_OUT=$(mktemp -d /tmp/writeback.XXXXXX) || skip_all "no room below /tmp"
 		on_exit rm -rf "$WB_OUT"
 	fi
+	mkdir -p "$WB_OUT" || skip_all "cannot write $WB_OUT"
 	export WB_OUT
 	dmesg_mark
 }
@@ -237,9 +238,13 @@ function dmesg_mark() {
 	echo "$DMESG_MARK" > /dev/kmsg
 }
 
-# dmesg_new() - print what the kernel said since dmesg_mark
+# dmesg_new() - print what the kernel said since dmesg_mark, or everything it still
+# knows if that was overwritten
 function dmesg_new() {
-	dmesg | awk -v mark="$DMESG_MARK" 'seen; index($0, mark) { seen = 1 }'
+	dmesg | awk -v mark="$DMESG_MARK" '
+		{ line[NR] = $0 }
+		index($0, mark) { start = NR }
+		END { for (i = start + 1; i <= NR; i++) print line[i] }'
 }
 
 # check_dmesg() - one KTAP result: no splat since dmesg_mark

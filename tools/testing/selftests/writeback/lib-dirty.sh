@@ -60,9 +60,7 @@ function sampler_stop() {
 #	dirty	largest nr_dirty + nr_writeback
 #	limit background freerun	limits in that sample
 #	max_limit	largest limit of all samples
-#	mean	mean of dirty from when it first reached freerun until the largest
-#		limit stops being approached, that is over all later samples with
-#		dirty pages above half of freerun
+#	mean	mean of dirty from when it first reached freerun
 function sampler_summary() {
 	local name value
 	while read -r name value; do
@@ -77,7 +75,7 @@ function sampler_summary() {
 			}
 			if ($4 > max_limit) max_limit = $4
 			if (dirty >= freerun) reached = 1
-			if (reached && dirty > freerun / 2) { sum += dirty; n++ }
+			if (reached) { sum += dirty; n++ }
 		}
 		END {
 			printf "dirty %.0f\nlimit %.0f\nbackground %.0f\nfreerun %.0f\n", max, limit, background, at_freerun
@@ -91,7 +89,7 @@ function throttle_trace_start() {
 	[ -d /sys/kernel/tracing/events ] ||
 		mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null
 	[ -d /sys/kernel/tracing/events/writeback/balance_dirty_pages ] || return 1
-	mkdir "$TRACE_INSTANCE" || return 1
+	mkdir -p "$TRACE_INSTANCE" || return 1
 	on_exit throttle_trace_end
 	# The event also comes without a sleep, then with a pause of 0 or less.
 	echo 'pause > 0 && comm == "dd"' > "$TRACE_INSTANCE/events/writeback/balance_dirty_pages/filter" &&

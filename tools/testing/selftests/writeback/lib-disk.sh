@@ -135,12 +135,20 @@ MNT=		# directory to work in
 
 # disk_refuses(device) - print why a device must not be overwritten, if so
 function disk_refuses() {
-	local model="" name=${1#/dev/}
+	local model="" dev name part
 	[ -b "$1" ] || { echo "$1 is not a block device"; return; }
-	if grep -q "^$1[p0-9]* " /proc/mounts /proc/swaps; then
-		echo "$1 is in use"
-		return
-	fi
+	dev=$(readlink -f "$1")
+	name=${dev##*/}
+	for part in /sys/class/block/"$name" /sys/class/block/"$name"/*; do
+		[ -e "$part/dev" ] || continue
+		# By number: the root file system's device may be called /dev/root.
+		if grep -q "^[0-9]* [0-9]* $(< "$part/dev") " /proc/self/mountinfo ||
+		   grep -q "^/dev/${part##*/} " /proc/swaps ||
+		   [ -n "$(ls "$part/holders" 2> /dev/null)" ]; then
+			echo "/dev/${part##*/} is in use"
+			return
+		fi
+	done
 	[ ! -r "/sys/block/$name/device/model" ] ||
 		model=$(< "/sys/block/$name/device/model")
 	if [[ $model != QEMU* && $name != wbd-* ]] && [ "${OPT[erase]}" = 0 ]; then
@@ -148,11 +156,12 @@ function disk_refuses() {
 	fi
 }
 
-# disk_of(path) - name in /sys/block of the disk that holds path
+# disk_of(sysfs) - name in /sys/block of a disk, or of a partition's disk; nothing
+# if there is none, as for file systems on several disks
 function disk_of() {
 	local sys
-	sys=$(readlink -f "/sys/dev/block/$(stat -c %Hd:%Ld "$1")") || return
-	[ -e "$sys/partition" ] && sys=${sys%/*}
+	sys=$(readlink -f "$1") || return
+	[ ! -e "$sys/partition" ] || sys=${sys%/*}
 	[ ! -d "$sys/queue" ] || echo "${sys##*/}"
 }
 
@@ -178,13 +187,14 @@ function disk_setup() {
 	if [ -n "${OPT[dir]}" ]; then
 		DISK_KIND=dir DISK_DEV=
 		MNT=$(mktemp -d "${OPT[dir]}/writeback.XXXXXX") || die "cannot write below ${OPT[dir]}"
-		DISK_NAME=$(disk_of "$MNT")
+		DISK_NAME=$(disk_of "/sys/dev/block/$(stat -c %Hd:%Ld "$MNT")")
 		on_exit rm -rf "$MNT"
 		return
 	fi
 	MNT=/mnt/writeback
 	if [[ ${OPT[disk]} = dev:* ]]; then
-		DISK_KIND=dev DISK_DEV=${OPT[disk]#dev:}
+		DISK_KIND=dev
+		DISK_DEV=$(readlink -f "${OPT[disk]#dev:}")
 	else
 		DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test
 		IFS=, read -ra pairs <<< "${OPT[disk-set]}"
@@ -192,7 +202,7 @@ function disk_setup() {
 		wbdisk_create test "$profile" "seed=${OPT[seed]}" "$@" "${pairs[@]}" ||
 			die "cannot make the disk: $profile $* ${pairs[*]}"
 	fi
-	DISK_NAME=${DISK_DEV#/dev/}
+	DISK_NAME=$(disk_of "/sys/class/block/${DISK_DEV##*/}")
 	mkfs_mount "$fs" "$DISK_DEV" "$MNT" "$options" ||
 		die "cannot make or mount $fs on $DISK_DEV"
 }
