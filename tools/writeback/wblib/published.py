@@ -40,8 +40,8 @@ EXT4_MBPS = {"nodelalloc_dioread_nolock": 28.0}
 MOUNTS = ("delalloc", "nodelalloc", "nodelalloc_dioread_nolock")
 _EXT4_ROWS = (("cp_mbps", "cp, MB/s"), ("write_mbps", "dd, MB/s"), ("cpu_ns_per_page", "CPU ns per page"),
               ("mean_request_kib", "KiB per request"), ("extents", "extents"))
-_EXT4_NOTE = ("Published on 4.19, which wrote single 4-KiB extents; 6.12 ignores dioread_nolock here, so what remains is "
-              "CPU time per page.")
+_EXT4_NOTE = ("Published on 4.19, which wrote single 4-KiB extents; 6.12 ignores dioread_nolock here, so what remains "
+              "is CPU time per page.")
 PERCENTILES = {"read_p99": "p99", "read_p99_9": "p99.9", "read_p99_95": "p99.95", "read_p99_99": "p99.99",
                "read_max": "max"}
 
