@@ -124,7 +124,7 @@ _CASES = (
             # block/blk-wbt.c: 2 ms without, 75 ms with rotating media
             Axis("wbt", "default", "wbt_lat_usec: the kernel's default, off, or a target for reads in us",
                  ("default", "off"), 1, 10_000_000, "us", main=True),
-            Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, dd with an fsync per MiB; "
+            Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, dd that ends with fsync; "
                  "suite: idle, direct, buffered with wbt off and on in one guest, and the replay asserted",
                  ("idle", "direct", "buffered", "fsync", "suite"), main=True, omit="suite"),
             Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random)", (), 1, 64),

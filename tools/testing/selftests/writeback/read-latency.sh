@@ -9,7 +9,8 @@
 #	idle      nothing
 #	direct    dd oflag=direct, one request in flight
 #	buffered  dd into the page cache, the flusher writes
-#	fsync     dd oflag=sync: every MiB is followed by the wait of an fsync()
+#	fsync     dd conv=fsync: as buffered, then WB_SYNC_ALL of the whole file,
+#		  which writeback throttling lets through at full depth
 # All of them use bs=1M and end with sync(1).  write_mbps is dd's own figure;
 # drain_s is the time from dd's start to the end of sync.
 #
@@ -114,7 +115,7 @@ function run_writer() {
 	case $1 in
 	idle) return 0 ;;
 	direct) flags=(oflag=direct) ;;
-	fsync) flags=(oflag=sync) ;;
+	fsync) flags=(conv=fsync) ;;
 	esac
 	now_us start
 	dd if=/dev/zero of="$MNT/write" bs=1M count="${OPT[mib]}" "${flags[@]}" 2> "$2"
