@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import axes as ax
 from . import kernel as kernels
-from . import qemu, runner, series
+from . import qemu, results, runner, series
 from .demo import variants
 from .errors import WbError
 from .paths import BUILD, ROOT, SELFTESTS, TOOLS
@@ -118,17 +118,16 @@ def cases(seed: int) -> Iterator[Verdict]:
     # The longest first, so that no core idles at the end.
     every.sort(key=lambda j: -ax.case(j.case).wall_s)
     for result in runner.run_many(every):
-        bad = [t["name"] for t in result.tests if t["result"] == "fail"]
         # Our own guest has all that a case needs: one that skips itself has tested nothing.
-        problem = "" if result.status == "pass" else result.meta.get("problem") or ", ".join(bad) or result.status
+        failed = any(t["result"] == "fail" for t in result.tests)
         for test in result.tests:
             if test["result"] != "fail":
                 yield Verdict(f"{result.kernel} {result.case}: {test['name']}"
                               + (" (skipped)" if test["result"] == "skip" else ""))
             else:
                 yield Verdict(f"{result.kernel} {result.case}: {test['name']}", f"see {result.meta['dir']}/ktap")
-        if problem and not bad:
-            yield Verdict(f"{result.kernel} {result.case}", problem)
+        if result.status != "pass" and not failed:
+            yield Verdict(f"{result.kernel} {result.case}", _why(result))
 
 
 def kselftest(_seed: int) -> Iterator[Verdict]:
@@ -176,6 +175,8 @@ def _differences(a: Path, b: Path) -> list[str]:
 # Real drivers in real time: only the direction is certain.  A throttled disk
 # with 32 large writes queued makes p99 many times worse than an idle one.
 FUNCTIONAL_RATIO = 2.0
+# A busy host only ever adds latency, so the least of a few runs says most.
+FUNCTIONAL_SEEDS = 3
 
 
 def functional(seed: int) -> Iterator[Verdict]:
@@ -185,15 +186,21 @@ def functional(seed: int) -> Iterator[Verdict]:
         p99: dict[str, float] = {}
         for writer in ("idle", "buffered"):
             axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": writer})
-            # One at a time: the two would share the host's cores.
-            result = runner.run_many([Job("read-latency", axes, seed, "stock")], parallel=1, options=options)[0]
-            bad = [t["name"] for t in result.tests if t["result"] == "fail"]
-            yield Verdict(f"read-latency, {writer} writer, on {device}", "" if result.status == "pass"
-                          else result.meta.get("problem") or ", ".join(bad) or result.status)
-            p99[writer] = result.value("read_p99") or 0.0
-        hurt = p99["buffered"] > FUNCTIONAL_RATIO * p99["idle"]
+            several = [Job("read-latency", axes, seed + i, "stock") for i in range(FUNCTIONAL_SEEDS)]
+            # One at a time: side by side they would share the host's cores.
+            found = runner.run_many(several, parallel=1, options=options)
+            bad = [r for r in found if r.status != "pass"]
+            yield Verdict(f"read-latency, {writer} writer, on {device}", _why(bad[0]) if bad else "")
+            p99[writer] = min((r.value("read_p99") or 0.0 for r in found), default=0.0)
+        hurt = p99["buffered"] > FUNCTIONAL_RATIO * p99["idle"] > 0
         yield Verdict(f"{device}: buffered writeback multiplies read p99",
                       "" if hurt else f"idle {p99['idle']:.0f} us, buffered {p99['buffered']:.0f} us")
+
+
+def _why(result: results.Result) -> str:
+    """Why a run did not pass, in a few words."""
+    failed = [t["name"] for t in result.tests if t["result"] == "fail"]
+    return result.meta.get("problem") or ", ".join(failed) or result.status
 
 
 TIERS: dict[str, Callable[[int], Iterator[Verdict]]] = {
