@@ -135,14 +135,14 @@ _CASES = (
                  ("fifo", "normal")),
             Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
         ),
-        wall_s=40,
+        wall_s=25,
     ),
     Case(
         "dirty-ratio-dd",
         "apparent and fdatasync speed of dd with vm.dirty_ratio 40 and 20",
         "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115",
         (*_disk("fifo"), _FS),
-        wall_s=90,
+        wall_s=80,
     ),
     Case(
         "dirty-limits",
@@ -151,7 +151,7 @@ _CASES = (
         (*_disk("fifo"), _FS, Axis("row", "all", "one setting of the study, or all", ("all", *DIRTY_ROWS))),
         # the row 1000/500 MB is only meaningful when 1 GB is below what is dirtyable
         guest_mib=4608,
-        wall_s=240,
+        wall_s=120,
     ),
     Case(
         "ext4-nodelalloc",
@@ -163,7 +163,7 @@ _CASES = (
          Axis("dd-mib", "500", "size of the file that dd writes", (), 1, 16384, "MiB"),
          Axis("cp-mib", "2064", "size of the file that cp writes, above 2 GiB as published; 0 = no cp", (), 0, 16384,
               "MiB")),
-        wall_s=240,
+        wall_s=260,
     ),
     Case(
         "wbdisk",
