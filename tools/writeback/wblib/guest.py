@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from .base import lock
 from .errors import WbError
 from .paths import BUILD, GUEST
 from .proc import need, say, sha256_file, sha256_text
@@ -97,7 +98,8 @@ def _collect(tracing: bool) -> dict[str, Path]:
 def initramfs(selftests: Path, *, tracing: bool = False) -> Path:
     """Return the initramfs with ``selftests`` (an installed kselftest tree) at /kselftest.
 
-    Cached by content below build/guest.  Raises WbError when a program is
+    Cached by content below build/guest; of two wb commands that need the same
+    one, the second waits and finds it made.  Raises WbError when a program is
     missing or the disk is full.
     """
     files = _collect(tracing)
@@ -112,6 +114,13 @@ def initramfs(selftests: Path, *, tracing: bool = False) -> Path:
     if out.exists():
         return out
     out.parent.mkdir(parents=True, exist_ok=True)
+    with lock("guest"):
+        if not out.exists():
+            _pack(files, out)
+    return out
+
+
+def _pack(files: dict[str, Path], out: Path) -> None:
     if shutil.disk_usage(out.parent).free < MIN_FREE_GIB << 30:
         raise WbError(f"less than {MIN_FREE_GIB} GiB free below {out.parent}: free some, or set WB_BUILD elsewhere")
     say("  packing the guest's initramfs")
@@ -122,7 +131,6 @@ def initramfs(selftests: Path, *, tracing: bool = False) -> Path:
         _cpio(stage, out)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
-    return out
 
 
 def _stage(stage: Path, files: dict[str, Path]) -> None:
