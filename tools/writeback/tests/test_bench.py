@@ -30,10 +30,13 @@ def invent(job: Job) -> results.Result:
 def runner(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     done: list[Job] = []
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max") -> list[results.Result]:
         assert parallel >= 1
         done.extend(jobs)
-        return [invent(j) for j in jobs]
+        found = [invent(j) for j in jobs]
+        for result in found if cpu != "max" else ():
+            result.meta["cpu"] = cpu
+        return found
 
     monkeypatch.setattr(bench, "run_jobs", run_jobs)
     return done
@@ -56,6 +59,12 @@ def test_reference_table(runner: list[Job], capsys: pytest.CaptureFixture[str]) 
     row = next(x for x in lines if x.startswith("kyber wbt-default buffered 128 "))
     assert row.split()[4:] == ["3", "112", "-", "-", "31.90", "-", "504.2", "-"]
     assert lines[-1] == "30 runs: 30 pass"
+
+
+def test_cpu_is_said(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("reference", "--seeds", "1", "--cpu", "max,erms=off") == 0
+    assert len(runner) == 10
+    assert "lane=exact cpu=max,erms=off" in " ".join(capsys.readouterr().out.split())
 
 
 def test_default_seeds_are_the_suites(runner: list[Job]) -> None:
@@ -84,7 +93,7 @@ def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_failed_run_fails_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max") -> list[results.Result]:
         found = [invent(j) for j in jobs]
         found[0].status = "error"
         return found

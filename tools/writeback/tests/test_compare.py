@@ -57,6 +57,22 @@ def test_medians_delta_and_direction() -> None:
     assert (found["write_mbps"].verdict, found["write_mbps"].delta_pct) == ("worse", -20)
 
 
+def test_results_of_two_cpus_never_mix() -> None:
+    slow, fast = make(1, read_p99_95=60), make(1, read_p99_95=50)
+    fast.meta["cpu"] = "max,erms=off"
+    assert len(compare.group([slow, fast])) == 2
+    with pytest.raises(WbError, match="nothing to compare"):
+        compare.compare_all([slow], [fast])
+
+
+def test_results_from_before_an_axis_are_at_its_default() -> None:
+    old, new = make(1, read_p99_95=60), make(2, read_p99_95=50)
+    del old.axes["runtime"]
+    assert len(compare.group([old, new])) == 1
+    new.axes["runtime"] = "9"
+    assert len(compare.group([old, new])) == 2
+
+
 def test_within_the_spread_is_no_difference() -> None:
     a = [make(s, read_p99_95=v) for s, v in enumerate((32, 52, 75))]
     b = [make(s, read_p99_95=v) for s, v in enumerate((30, 40, 41))]

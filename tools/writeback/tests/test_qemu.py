@@ -84,6 +84,26 @@ def test_exact_lane_is_exact(tmp_path: Path) -> None:
     assert argv[-1].endswith("-- wb-case case --seed=1")
 
 
+def test_cpu_model(tmp_path: Path) -> None:
+    argv = qemu.command(_guest(cpu="max,erms=off"), tmp_path)
+    assert argv[argv.index("-cpu") + 1] == "max,erms=off"
+    argv = qemu.command(_guest(), tmp_path)
+    assert argv[argv.index("-cpu") + 1] == "max"
+    assert qemu.check_cpu("Skylake-Server-v4,avx512f=off") == "Skylake-Server-v4,avx512f=off"
+    assert qemu.check_cpu("max", "functional") == "max"
+    with pytest.raises(WbError, match="exact lane") as err:
+        qemu.check_cpu("max,erms=off", "functional")
+    assert err.value.code == 2
+
+
+@pytest.mark.parametrize("bad", ["", "max,", "max erms=off", "max,+erms", "-accel", "max,erms=off,", "max\n", "a;b",
+                                 "max,erms=off -drive x", "max,erms=/etc/passwd", "help?"])
+def test_bad_cpu_model(bad: str) -> None:
+    with pytest.raises(WbError, match="--cpu") as err:
+        qemu.check_cpu(bad)
+    assert err.value.code == 2
+
+
 def test_functional_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(qemu, "kvm_works", lambda image: False)
     argv = qemu.command(_guest(lane="functional", disk="nvme"), tmp_path)

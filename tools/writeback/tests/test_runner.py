@@ -112,3 +112,14 @@ def test_lanes_are_kept_apart(lane: SimpleNamespace, monkeypatch: pytest.MonkeyP
     runner.run_many(_jobs(1))
     runner.run_many(_jobs(1), options=runner.Options(lane="functional", on="nvme"))
     assert lane.ran == [1, 1]
+
+
+def test_cpus_are_kept_apart(lane: SimpleNamespace) -> None:
+    plain = runner.run_many(_jobs(1))[0]
+    other = runner.run_many(_jobs(1), options=runner.Options(cpu="max,erms=off"))[0]
+    runner.run_many(_jobs(1), options=runner.Options(cpu="max,erms=off"))
+    assert lane.ran == [1, 1]
+    assert "cpu" not in plain.meta
+    assert other.meta["cpu"] == "max,erms=off"
+    assert "-cpu max,erms=off " in other.meta["command"]
+    assert "default-buffered-cpu-max-erms-off/seed-1" in other.meta["dir"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
-from . import compare, results
+from . import compare, qemu, results
 from .errors import WbError
 from .proc import say
 from .results import Result
@@ -33,11 +33,11 @@ _LATENCY = (
 )
 
 
-def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False) -> list[Result]:
-    """Run ``job_list``; finished ones are reused unless ``force``."""
+def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = qemu.CPU) -> list[Result]:
+    """Run ``job_list`` on the CPU model ``cpu``; finished ones are reused unless ``force``."""
     from .runner import Options, run_many  # it needs Job from here
 
-    return run_many(job_list, parallel=parallel, options=Options(force=force))
+    return run_many(job_list, parallel=parallel, options=Options(force=force, cpu=cpu))
 
 
 def latency_table(found: Sequence[Result]) -> str:
@@ -124,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
     parallel = args.jobs if args.jobs is not None else os.cpu_count() or 1
     if not 1 <= parallel <= 256:
         raise WbError(f"-j {parallel}: must be 1..256", 2)
+    cpu = qemu.check_cpu(args.cpu)
     job_list = jobs(chosen.cells, kernels, seed_list)
     if args.dry_run:
         for job in job_list:
@@ -131,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         estimate = chosen.wall_s() * len(seed_list) * len(kernels) / min(parallel, len(job_list))
         print(f"{len(job_list)} runs, about {minutes(estimate)} with {parallel} at a time")
         return 0
-    found = run_jobs(job_list, parallel, force=args.force)
+    found = run_jobs(job_list, parallel, force=args.force, cpu=cpu)
     line, code = tally(found)
     text = json.dumps([r.to_json() for r in found], indent=1) + "\n"
     if args.json == "-":
@@ -158,6 +159,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--seeds", metavar="N|LIST",
                    help="number of seeds, or a list such as 1,7 or 3-6 (default: the suite's)")
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
+                   help="QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and for how long")

@@ -114,11 +114,23 @@ class Comparison:
     notes: list[str]
 
 
+def lane(result: Result) -> str:
+    """The lane of a run, with its CPU model when that is not the default one: times of two CPUs never mix."""
+    cpu = result.meta.get("cpu")
+    return str(result.meta.get("lane", "exact")) + (f" cpu={cpu}" if cpu else "")
+
+
+def _all_axes(result: Result) -> dict[str, str]:
+    """The axes of a run, those at their defaults that the rig did not have when it ran."""
+    known = ax.CASES[result.case].axes if result.case in ax.CASES else ()
+    return {a.name: a.default for a in known if not a.main} | result.axes
+
+
 def group(found: Iterable[Result]) -> dict[Key, list[Result]]:
     """Runs that differ only in their seed, by case, lane and axes; a seed counts once."""
     groups: dict[Key, dict[int, Result]] = {}
     for result in found:
-        key = (result.case, str(result.meta.get("lane", "exact")), tuple(sorted(result.axes.items())))
+        key = (result.case, lane(result), tuple(sorted(_all_axes(result).items())))
         groups.setdefault(key, {})[result.seed] = result
     return {k: [by_seed[s] for s in sorted(by_seed)] for k, by_seed in sorted(groups.items())}
 

@@ -24,6 +24,9 @@ SILENT_S = 900
 BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable kunit.enable=1"
 # Throttles of the functional lane's disks (bytes/s), the SATA disk of the published incidents.
 DRIVE_BPS = 400_000_000
+CPU = "max"
+# A model and features of it, for -cpu; never another option of QEMU.
+_CPU_MODEL = r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}(,[a-z0-9][a-z0-9._-]{0,40}=(on|off|[0-9]{1,10})){0,16}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Guest:
     disk: str | None = None  # functional lane: "ahci" or "nvme"
     disk_gib: int = 8
     extra_cmdline: str = ""
+    cpu: str = CPU  # exact lane: what it can do decides which copy routines the kernel takes
 
 
 @dataclass
@@ -54,6 +58,15 @@ class Outcome:
     command: list[str] = field(default_factory=list)
 
 
+def check_cpu(model: str, lane: str = "exact") -> str:
+    """Return ``model``, a value for QEMU's -cpu; WbError (code 2) for anything else, or in another lane."""
+    if not re.fullmatch(_CPU_MODEL, model):
+        raise WbError(f"--cpu {model or repr('')}: must be MODEL[,FEATURE=on|off|NUMBER,...], such as max,erms=off", 2)
+    if model != CPU and lane != "exact":
+        raise WbError(f"--cpu is for the exact lane: the {lane} lane runs on the CPU it finds", 2)
+    return model
+
+
 def version() -> str:
     """QEMU's version string, for the result's meta."""
     return subprocess.run([need(QEMU, "qemu-system-x86"), "--version"], capture_output=True, text=True,
@@ -62,7 +75,7 @@ def version() -> str:
 
 def _accelerator(guest: Guest) -> list[str]:
     if guest.lane == "exact":
-        return ["-accel", "tcg", "-cpu", "max", "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),
+        return ["-accel", "tcg", "-cpu", guest.cpu, "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),
                 "-rtc", "base=2026-01-01,clock=vm"]
     if kvm_works(guest.image):
         return ["-accel", "kvm", "-cpu", "host"]

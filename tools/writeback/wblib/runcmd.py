@@ -19,6 +19,7 @@ examples:
   wb run dirty-limits --kernel patched --json out.json  result object into a file ('-': stdout)
   wb run read-latency --lane functional --on nvme       real NVMe driver on QEMU's disk
   wb run read-latency --dir /mnt/data                   your own disk, in that directory, as root
+  wb run read-latency --cpu max,erms=off                a CPU that copies 8 bytes per ns, not 1
   wb run read-latency --dry-run                         print the QEMU command only
 exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wrong usage"""
 
@@ -34,6 +35,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--lane", choices=("exact", "functional"), default="exact",
                    help="exact: virtual time, the same bytes every time; functional: real drivers, KVM if it works")
     p.add_argument("--on", choices=tuple(DEVICES), default="ahci", help="disk of the functional lane (default ahci)")
+    p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
+                   help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
     p.add_argument("--device", metavar="/dev/X", help="run on this machine on a raw device; needs --erase")
     p.add_argument("--erase", action="store_true", help="yes, destroy everything on --device")
@@ -67,6 +70,7 @@ def run_command(args: argparse.Namespace) -> int:
     seed = ax.check_seed(args.seed)
     given = ax.given_axes(args)
     axes = ax.validate(args.case, given)
+    cpu = qemu.check_cpu(args.cpu, "local" if args.dir or args.device else args.lane)
     job = Job(args.case, axes, seed, args.kernel)
     if args.dir or args.device:
         if "writer" in axes and "writer" not in given:
@@ -77,7 +81,7 @@ def run_command(args: argparse.Namespace) -> int:
         if axes.get("disk", "").startswith("dev:") and args.lane == "exact":
             raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
         options = Options(args.lane, args.on, args.force, args.timeout,
-                          "tracing" if args.trace else args.flavour, args.trace)
+                          "tracing" if args.trace else args.flavour, args.trace, cpu)
         if args.dry_run:
             prepared = prepare(job.kernel, options)
             say(f"# {place_of(job, prepared, options)}")
@@ -99,7 +103,8 @@ def print_result(result: "results.Result") -> None:
         print(f"{test['result']:5} {test['name']}")
     for name, metric in result.metrics.items():
         print(f"  {name:32} {metric['value']:>14} {metric['unit']}")
-    print(f"{result.case} on {result.kernel}, seed {result.seed}: {result.status}"
+    cpu = f" on CPU {result.meta['cpu']}" if result.meta.get("cpu") else ""
+    print(f"{result.case} on {result.kernel}{cpu}, seed {result.seed}: {result.status}"
           + (f" ({result.meta['problem']})" if result.meta.get("problem") else ""))
     if result.meta.get("dir"):
         print(f"  files: {result.meta['dir']}")

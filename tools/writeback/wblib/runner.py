@@ -4,6 +4,7 @@
 import concurrent.futures
 import functools
 import os
+import re
 import shutil
 import threading
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _stop = threading.Event()
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are run. lane: exact or functional; on: functional lane's disk, ahci or nvme."""
+    """How jobs are run. lane: exact or functional; on: functional lane's disk; cpu: exact lane's CPU model."""
 
     lane: str = "exact"
     on: str = "ahci"
@@ -37,6 +38,7 @@ class Options:
     timeout_s: float = 0.0
     flavour: str = "slim"
     trace: bool = False
+    cpu: str = qemu.CPU
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
         args.append("--trace")
     return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed,
                       ax.case(job.case).guest_mib, options.lane, disk=options.on if functional else None,
-                      smp=2 if functional else 1)
+                      smp=2 if functional else 1, cpu=options.cpu)
 
 
 def run_many(
@@ -113,12 +115,15 @@ def run_many(
 
 
 def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
-    """The directory of the job's result; other lanes than the exact one are kept apart."""
+    """The directory of the job's result; other lanes and CPUs than the default ones are kept apart."""
     place: Path = results.result_dir(prepared.kernel, job.case, job.axes, job.seed)
     if options.lane == "functional":
         place = place.parent.with_name(f"{options.on}-{place.parent.name}") / place.name
     if options.trace:
         place = place.parent.with_name(f"{place.parent.name}-trace") / place.name
+    if options.cpu != qemu.CPU:
+        cpu = re.sub(r"[^A-Za-z0-9_]+", "-", options.cpu)
+        place = place.parent.with_name(f"{place.parent.name}-cpu-{cpu}") / place.name
     return place
 
 
@@ -172,7 +177,8 @@ def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress
     meta = {
         **_identity(job, prepared, options), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
-        "lane": options.lane, "accelerator": outcome.command[outcome.command.index("-accel") + 1],
+        "lane": options.lane, **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
+        "accelerator": outcome.command[outcome.command.index("-accel") + 1],
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
         "wall_s": round(outcome.wall_s, 1), "exit_code": outcome.exit_code, "problem": outcome.problem,
         "dir": str(place.relative_to(RESULTS.parent) if place.is_relative_to(RESULTS.parent) else place),
