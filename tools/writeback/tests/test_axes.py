@@ -34,6 +34,7 @@ def test_given_values_win_and_numbers_are_canonical() -> None:
         ("read-latency", {"readers": "0"}, ["1..64"]),
         ("read-latency", {"readers": "4k"}, ["1..64"]),
         ("read-latency", {"rate": "-5"}, ["0..1000000 IOPS"]),
+        ("read-latency", {"policy": "byte"}, ["default|bytes|requests", "did you mean bytes?"]),
         ("read-latency", {"wbt": ""}, ["--wbt ''", "default|off"]),
         ("dirty-limits", {"writer": "idle"}, ["dirty-limits has no axis --writer"]),
         ("wbdisk", {"disk": "sata"}, ["no axes"]),
@@ -54,7 +55,7 @@ def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
     assert axes.slug("read-latency", dict(reversed(base.items()))) == axes.slug("read-latency", base)
     seen = {axes.slug("read-latency", base)}
     for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
-                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"},
+                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"}, {"policy": "bytes"},
                   {"disk-set": "link_mbps=100,jitter_ppm=5"}):
         name = axes.slug("read-latency", axes.validate("read-latency", base | given))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", name)

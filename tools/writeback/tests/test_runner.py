@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from wblib import axes as ax
-from wblib import qemu, results, runner
+from wblib import qemu, results, runcmd, runner
 from wblib.suites import Job
 
 GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
@@ -123,3 +123,11 @@ def test_cpus_are_kept_apart(lane: SimpleNamespace) -> None:
     assert other.meta["cpu"] == "max,erms=off"
     assert "-cpu max,erms=off " in other.meta["command"]
     assert "default-buffered-cpu-max-erms-off/seed-1" in other.meta["dir"]
+
+
+def test_a_skipped_case_says_why(lane: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    lane.outcome = lambda: qemu.Outcome(4, "TAP version 13\n1..0 # SKIP no queue/wbt_policy\n", 1.0)
+    found = runner.run_many(_jobs(1))[0]
+    assert (found.status, found.meta["skip"]) == ("skip", "no queue/wbt_policy")
+    runcmd.print_result(found)
+    assert "skip (no queue/wbt_policy)" in capsys.readouterr().out

@@ -134,6 +134,8 @@ _CASES = (
             Axis("reader-prio", "fifo", "readers' policy: SCHED_FIFO keeps CPU sharing out of the latency",
                  ("fifo", "normal")),
             Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
+            Axis("policy", "default", "wbt_policy, what wbt limits: as the kernel sets it, bytes, or requests, "
+                 "all that a stock kernel has; without the file bytes is skipped", ("default", "bytes", "requests")),
         ),
         wall_s=25,
     ),

@@ -105,6 +105,6 @@ def print_result(result: "results.Result") -> None:
         print(f"  {name:32} {metric['value']:>14} {metric['unit']}")
     cpu = f" on CPU {result.meta['cpu']}" if result.meta.get("cpu") else ""
     print(f"{result.case} on {result.kernel}{cpu}, seed {result.seed}: {result.status}"
-          + (f" ({result.meta['problem']})" if result.meta.get("problem") else ""))
+          + (f" ({why})" if (why := result.meta.get("problem") or result.meta.get("skip")) else ""))
     if result.meta.get("dir"):
         print(f"  files: {result.meta['dir']}")

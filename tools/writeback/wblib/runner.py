@@ -180,6 +180,7 @@ def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress
         "lane": options.lane, **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
         "accelerator": outcome.command[outcome.command.index("-accel") + 1],
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
+        **({"skip": report.skip} if report.skip and status == "skip" else {}),
         "wall_s": round(outcome.wall_s, 1), "exit_code": outcome.exit_code, "problem": outcome.problem,
         "dir": str(place.relative_to(RESULTS.parent) if place.is_relative_to(RESULTS.parent) else place),
     }

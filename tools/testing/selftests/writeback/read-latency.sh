@@ -40,6 +40,8 @@ opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
 opt_add sched none 'none|mq-deadline|kyber|bfq' "I/O scheduler"
 opt_add wbt default 'default|off|[1-9][0-9]{0,7}' \
 	"wbt_lat_usec: as the kernel sets it, 0, or so many us"
+opt_add policy default 'default|bytes|requests' \
+	"wbt_policy: as the kernel sets it, bytes, or requests (all that a kernel without the file has)"
 opt_add writer "" 'idle|direct|buffered|fsync' \
 	"idle, direct, buffered or fsync; without: a suite of four that must replay the report"
 opt_add readers 4 '[1-9][0-9]?' "number of readers (1..99)"
@@ -67,10 +69,16 @@ function queue_set() {
 	return 1
 }
 
+# queue_show(attribute) - its value, or none
+function queue_show() {
+	cat "/sys/block/$DISK_NAME/queue/$1" 2> /dev/null || echo none
+}
+
 # queue_setup(wbt) - scheduler first: changing it sets wbt back to its default
 function queue_setup() {
 	if [ -z "$DISK_NAME" ]; then
-		[ "${OPT[sched]}${OPT_GIVEN[sched]:-}$1${OPT[max-sectors-kb]}" = nonedefaultdefault ]
+		[ "${OPT[sched]}${OPT_GIVEN[sched]:-}$1${OPT[max-sectors-kb]}${OPT[policy]}" = \
+			nonedefaultdefaultdefault ]
 		return
 	fi
 	if [ -z "${OPT[dir]}" ] || [ -n "${OPT_GIVEN[sched]:-}" ]; then
@@ -81,8 +89,25 @@ function queue_setup() {
 	off) queue_set wbt_lat_usec 0 || return ;;
 	*) queue_set wbt_lat_usec "$1" || return ;;
 	esac
+	# A kernel without the choice counts requests; bytes: preflight has seen the file.
+	case ${OPT[policy]} in
+	default) ;;
+	requests)
+		[ ! -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
+			queue_set wbt_policy requests || return ;;
+	*) queue_set wbt_policy "${OPT[policy]}" || return ;;
+	esac
 	[ "${OPT[max-sectors-kb]}" = default ] ||
 		queue_set max_sectors_kb "${OPT[max-sectors-kb]}"
+}
+
+# preflight() - skip the whole case if this kernel lacks what its options need
+function preflight() {
+	[ "${OPT[policy]}" = bytes ] || return 0
+	disk_setup "${OPT[fs]}"
+	[ -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
+		skip_all "--policy=bytes: this kernel has no queue/wbt_policy, it throttles by requests only"
+	disk_teardown
 }
 
 # read_floor_us() - time the modelled disk needs at least for a 4 KiB read
@@ -192,7 +217,7 @@ function run_combination() {
 	latency_report "$json" "$suffix" "$writer"
 	metric "cpu_idle$suffix" "$(cpu_idle_pct "$cpu0" "$cpu1")" percent
 	device_report "$suffix"
-	note "$label: wbt_lat_usec $(cat "/sys/block/$DISK_NAME/queue/wbt_lat_usec" 2> /dev/null || echo none)"
+	note "$label: wbt_lat_usec $(queue_show wbt_lat_usec), wbt_policy $(queue_show wbt_policy)"
 
 	check "$label: no I/O error" [ "$fio_rc $dd_rc ${V[error]:-none}" = "0 0 0" ]
 	check "$label: readers ran to their end" \
@@ -239,6 +264,7 @@ function saturate_defaults() {
 wb_begin fio jq awk dd chrt
 disk_check
 [ "${OPT[saturate]}" = 0 ] || saturate_defaults
+preflight
 if [ -n "${OPT[writer]}" ]; then
 	single
 else
