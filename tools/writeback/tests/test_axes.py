@@ -31,8 +31,8 @@ def test_given_values_win_and_numbers_are_canonical() -> None:
         ("read-latency", {"disk": "satta"}, ["sata|nvme|hdd|fifo|usb", "did you mean sata?"]),
         ("read-latency", {"disk": "dev:/etc/passwd"}, ["dev:/dev/X"]),
         ("read-latency", {"disk-set": "rm -rf"}, ["ATTR=VALUE,..."]),
-        ("read-latency", {"readers": "0"}, ["1..64"]),
-        ("read-latency", {"readers": "4k"}, ["1..64"]),
+        ("read-latency", {"readers": "65"}, ["0..64"]),
+        ("read-latency", {"readers": "4k"}, ["0..64"]),
         ("read-latency", {"rate": "-5"}, ["0..1000000 IOPS"]),
         ("read-latency", {"policy": "byte"}, ["default|bytes|requests", "did you mean bytes?"]),
         ("read-latency", {"wbt": ""}, ["--wbt ''", "default|off"]),
@@ -55,7 +55,8 @@ def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
     assert axes.slug("read-latency", dict(reversed(base.items()))) == axes.slug("read-latency", base)
     seen = {axes.slug("read-latency", base)}
     for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
-                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"}, {"policy": "bytes"},
+                  {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"},
+                  {"policy": "bytes"}, {"readers": "0"}, {"probe": "fsync"},
                   {"disk-set": "link_mbps=100,jitter_ppm=5"}):
         name = axes.slug("read-latency", axes.validate("read-latency", base | given))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", name)

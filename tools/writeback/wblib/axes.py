@@ -127,7 +127,8 @@ _CASES = (
             Axis("writer", "buffered", "what writes: nothing, dd with O_DIRECT, plain dd, dd that ends with fsync; "
                  "suite: idle, direct, buffered with wbt off and on in one guest, and the replay asserted",
                  ("idle", "direct", "buffered", "fsync", "suite"), main=True, omit="suite"),
-            Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random)", (), 1, 64),
+            Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer", (),
+                 0, 64),
             Axis("rate", "1000", "Poisson rate of each reader; 0 = as fast as they can", (), 0, 1_000_000, "IOPS"),
             Axis("mib", "1024", "size of the file written", (), 1, 16384, "MiB"),
             Axis("max-sectors-kb", "default", "largest request the block layer sends", ("default",), 4, 4096, "KiB"),
@@ -136,6 +137,7 @@ _CASES = (
             Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
             Axis("policy", "default", "wbt_policy, what wbt limits: as the kernel sets it, bytes, or requests, "
                  "all that a stock kernel has; without the file bytes is skipped", ("default", "bytes", "requests")),
+            Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
         ),
         wall_s=25,
     ),

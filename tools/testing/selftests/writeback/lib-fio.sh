@@ -28,6 +28,20 @@ function fio_values() {
 		"ios \(.total_ios)", "ms \(.runtime)", "error \($error)"' "$1")
 }
 
+# fio_sync_values(json, var) - the same of the fsyncs of a job: p50 p99 max (us),
+# count, error, ms
+function fio_sync_values() {
+	local name value
+	while read -r name value; do
+		printf -v "$2[$name]" '%s' "$value"
+	done < <(jq -r '
+		.jobs[0] | .error as $error | .write.runtime as $ms | .sync |
+		(.lat_ns.percentile // {} | to_entries[] |
+			"p\(.key | sub("\\.?0+$"; "")) \(.value / 1000)"),
+		"max \(.lat_ns.max / 1000)", "count \(.total_ios)",
+		"ms \($ms)", "error \($error)"' "$1")
+}
+
 # fio_bins(json) - print every latency that occurred and how often: "us,count"
 function fio_bins() {
 	echo "us,count"

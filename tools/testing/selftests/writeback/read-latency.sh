@@ -14,6 +14,11 @@
 # All of them use bs=1M and end with sync(1).  write_mbps is dd's own figure;
 # drain_s is the time from dd's start to the end of sync.
 #
+# --probe=fsync appends 4 KiB to a file of its own and syncs it, 100 times a second,
+# as a small database does; its latencies are those of fsync(2).
+#
+# --readers=0 leaves the writer alone with the disk: its speed, and no read metrics.
+#
 # Readers are rate-limited and SCHED_FIFO by default: on one CPU, waiting for
 # the writer's system calls would otherwise be counted as disk latency.
 
@@ -31,6 +36,7 @@ readonly RT_PRIO=50
 readonly FIO_SEED_BASE=1000000
 # Replay: the report has 64 ms against 4.4 at p99.95.
 readonly REPLAY_FACTOR=5
+readonly PROBE_IOPS=100
 readonly PERCENTILES=50:90:99:99.9:99.95:99.99
 # --saturate: 4 KiB at 100 MB/s take 41 us, so that the link allows 24400 IOPS
 # while a CPU of 10^9 instructions/s could do three times as many.
@@ -44,7 +50,8 @@ opt_add policy default 'default|bytes|requests' \
 	"wbt_policy: as the kernel sets it, bytes, or requests (all that a kernel without the file has)"
 opt_add writer "" 'idle|direct|buffered|fsync' \
 	"idle, direct, buffered or fsync; without: a suite of four that must replay the report"
-opt_add readers 4 '[1-9][0-9]?' "number of readers (1..99)"
+opt_add readers 4 '0|[1-9][0-9]?' "number of readers (0..99); 0 = only the writer"
+opt_add probe none 'none|fsync' "also append 4 KiB and fsync, $PROBE_IOPS times a second"
 opt_add rate 1000 '[0-9]{1,7}' "Poisson IOPS of each reader; 0 = as fast as they can"
 opt_add mib 1024 '[1-9][0-9]{0,5}' "MiB to write"
 opt_add max-sectors-kb default 'default|[1-9][0-9]{0,4}' "largest request, KiB"
@@ -118,20 +125,33 @@ function read_floor_us() {
 	calc "($(wbdisk_get test latency_ns) + $cell + 4096e3 / $(wbdisk_get test link_mbps)) / 1e3"
 }
 
-# run_fio(json) - the readers, until their time is over; only in the background,
-# where exec makes the job's process fio itself
+# run_fio(json, options...) - one fio job, until its time is over; only in the
+# background, where exec makes the job's process fio itself
 function run_fio() {
 	local prio=()
 	[ "${OPT[reader-prio]}" = normal ] || prio=(chrt -f "$RT_PRIO")
-	[ "${OPT[rate]}" = 0 ] || set -- "$1" --rate_iops="${OPT[rate]}" --rate_process=poisson
 	# clock_gettime: fio would calibrate the TSC, which says nothing in a guest.
-	exec "${prio[@]}" fio --name=readers --filename="$MNT/read" --size="${READ_FILE_MIB}m" \
-		--rw=randread --bs=4k --direct=1 --ioengine=psync --thread=1 \
-		--numjobs="${OPT[readers]}" --group_reporting \
+	exec "${prio[@]}" fio "${@:2}" --bs=4k --ioengine=psync --thread=1 \
 		--time_based --runtime="${OPT[runtime]}" \
 		--randseed="$((FIO_SEED_BASE + OPT[seed]))" --clocksource=clock_gettime \
 		--percentile_list="$PERCENTILES" \
-		--output-format=json+ --output="$1" "${@:2}" > "$1.err" 2>&1
+		--output-format=json+ --output="$1" > "$1.err" 2>&1
+}
+
+# run_readers(json)
+function run_readers() {
+	[ "${OPT[rate]}" = 0 ] || set -- "$1" --rate_iops="${OPT[rate]}" --rate_process=poisson
+	run_fio "$1" --name=readers --filename="$MNT/read" --size="${READ_FILE_MIB}m" \
+		--rw=randread --direct=1 --numjobs="${OPT[readers]}" --group_reporting "${@:2}"
+}
+
+# run_probe(json)
+function run_probe() {
+	# The file never comes to its end, and fill_device keeps fio from making it
+	# that long at once: every write appends.
+	run_fio "$1" --name=probe --filename="$MNT/probe" --rw=write --fsync=1 \
+		--rate_iops="$PROBE_IOPS" --size="$((2 * 4 * PROBE_IOPS * OPT[runtime]))k" \
+		--fallocate=none --fill_device=1
 }
 
 # run_writer(writer, log) - write and sync; sets DRAIN_US.  Fails as dd does.
@@ -166,28 +186,48 @@ function device_report() {
 	done
 }
 
-# latency_report(json, suffix, writer) - metrics and histogram of one run
+# writer_report(suffix, writer) - metrics of the writer
+function writer_report() {
+	[ "$2" != idle ] || return 0
+	metric "write_mbps$1" "$(dd_mbps "$WB_OUT/dd$1.log")" MB/s
+	metric "drain_s$1" "$(calc "$DRAIN_US / 1e6")" s
+}
+
+# probe_report(suffix) - metrics of the fsyncs
+function probe_report() {
+	metric "fsync_p50$1" "${P[p50]:-}" us
+	metric "fsync_p99$1" "${P[p99]:-}" us
+	metric "fsync_max$1" "${P[max]:-}" us
+	metric "fsync_count$1" "${P[count]:-}" count
+}
+
+# latency_report(json, suffix) - metrics and histogram of the readers
 function latency_report() {
 	local name
 	for name in p50 p90 p99 p99_9 p99_95 p99_99 max; do
 		metric "read_$name$2" "${V[$name]:-}" us
 	done
 	metric "read_iops$2" "${V[iops]:-}" iops
-	if [ "$3" != idle ]; then
-		metric "write_mbps$2" "$(dd_mbps "$WB_OUT/dd$2.log")" MB/s
-		metric "drain_s$2" "$(calc "$DRAIN_US / 1e6")" s
-	fi
 	fio_bins "$1" > "$WB_OUT/read-latency$2.csv"
 	log2_hist usecs < "$WB_OUT/read-latency$2.csv" > "$WB_OUT/read-latency$2.txt"
 	note_file "$WB_OUT/read-latency$2.txt"
 }
 
-# run_combination(writer, wbt, suffix, label) - four results; the numbers of the
-# readers are left in V
+# results_each() - KTAP results of one combination
+function results_each() {
+	local n=2
+	[ "${OPT[readers]}" = 0 ] || n=$((n + 2))
+	[ "${OPT[probe]}" = none ] || n=$((n + 1))
+	echo "$n"
+}
+
+# run_combination(writer, wbt, suffix, label) - results_each() results; the numbers
+# of the readers are left in V, those of the probe in P
 function run_combination() {
 	local writer=$1 wbt=$2 suffix=$3 label=$4
-	local json=$WB_OUT/fio$suffix.json fio_pid fio_rc dd_rc cpu0 cpu1 attrs=()
-	declare -gA V=()
+	local json=$WB_OUT/fio$suffix.json probe=$WB_OUT/fio-probe$suffix.json
+	local fio_pid="" probe_pid="" fio_rc=0 probe_rc=0 dd_rc cpu0 cpu1 attrs=()
+	declare -gA V=([error]=0) P=([error]=0)
 	DRAIN_US=0
 
 	[ "${OPT[saturate]}" = 0 ] || [ -n "${OPT[disk-set]}" ] ||
@@ -202,33 +242,54 @@ function run_combination() {
 
 	[ "${OPT[trace]}" = 0 ] || trace_start "${OPT[fs]}" "$suffix"
 	cpu_snapshot cpu0
-	run_fio "$json" &
-	fio_pid=$!
+	if [ "${OPT[readers]}" != 0 ]; then
+		V=()
+		run_readers "$json" &
+		fio_pid=$!
+	fi
+	if [ "${OPT[probe]}" != none ]; then
+		P=()
+		run_probe "$probe" &
+		probe_pid=$!
+	fi
 	sleep "$WRITER_DELAY"
 	run_writer "$writer" "$WB_OUT/dd$suffix.log"
 	dd_rc=$?
-	wait "$fio_pid"
-	fio_rc=$?
+	[ -z "$fio_pid" ] || { wait "$fio_pid" || fio_rc=$?; }
+	[ -z "$probe_pid" ] || { wait "$probe_pid" || probe_rc=$?; }
 	cpu_snapshot cpu1
 	[ "${OPT[trace]}" = 0 ] || trace_stop
 
 	[ ! -s "$json" ] || fio_values "$json" V
 	[ ! -s "$json.err" ] || note_file "$json.err"
-	latency_report "$json" "$suffix" "$writer"
+	[ ! -s "$probe" ] || fio_sync_values "$probe" P
+	[ ! -s "$probe.err" ] || note_file "$probe.err"
+	[ -z "$fio_pid" ] || latency_report "$json" "$suffix"
+	writer_report "$suffix" "$writer"
+	[ -z "$probe_pid" ] || probe_report "$suffix"
 	metric "cpu_idle$suffix" "$(cpu_idle_pct "$cpu0" "$cpu1")" percent
 	device_report "$suffix"
 	note "$label: wbt_lat_usec $(queue_show wbt_lat_usec), wbt_policy $(queue_show wbt_policy)"
 
-	check "$label: no I/O error" [ "$fio_rc $dd_rc ${V[error]:-none}" = "0 0 0" ]
+	check "$label: no I/O error" \
+		[ "$fio_rc $probe_rc $dd_rc ${V[error]:-none} ${P[error]:-none}" = "0 0 0 0 0" ]
+	[ -z "$probe_pid" ] || check "$label: fsync probe ran to its end" \
+		holds "${P[count]:-0} > 0 && ${P[ms]:-0} >= 900 * ${OPT[runtime]}"
+	[ -z "$fio_pid" ] || readers_check "$label"
+	disk_teardown
+}
+
+# readers_check(label) - two results
+function readers_check() {
+	local label=$1
 	check "$label: readers ran to their end" \
 		holds "${V[ios]:-0} > 0 && ${V[ms]:-0} >= 900 * ${OPT[runtime]} && ${V[max]:-1e9} < 2e6 * ${OPT[runtime]}"
 	check "$label: median read takes at least what the disk needs" \
 		holds "${V[p50]:-0} >= $(read_floor_us)"
-	disk_teardown
 }
 
 function single() {
-	ktap_set_plan $((5 + OPT[trace]))
+	ktap_set_plan $(($(results_each) + 1 + OPT[trace]))
 	run_combination "${OPT[writer]}" "${OPT[wbt]}" "" "${OPT[writer]}"
 	[ "${OPT[trace]}" = 0 ] || trace_result
 	check_dmesg
@@ -236,7 +297,7 @@ function single() {
 
 function suite() {
 	local idle direct off
-	ktap_set_plan $((4 * 4 + 2 + OPT[trace] + 1))
+	ktap_set_plan $((4 * $(results_each) + 2 + OPT[trace] + 1))
 	run_combination idle "${OPT[wbt]}" _idle "idle"
 	idle=${V[p99_95]:-0}
 	run_combination direct "${OPT[wbt]}" _direct "direct"
@@ -261,6 +322,10 @@ function saturate_defaults() {
 	[ -n "${OPT_GIVEN[mib]:-}" ] || OPT[mib]=$SATURATE_MIB
 }
 
+if [ "${OPT[readers]}" = 0 ]; then
+	[[ -n "${OPT[writer]}" && "${OPT[writer]}" != idle ]] ||
+		usage_error "--readers=0 needs a --writer to measure"
+fi
 wb_begin fio jq awk dd chrt
 disk_check
 [ "${OPT[saturate]}" = 0 ] || saturate_defaults
