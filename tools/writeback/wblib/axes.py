@@ -137,6 +137,8 @@ _CASES = (
             Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
             Axis("policy", "default", "wbt_policy, what wbt limits: as the kernel sets it, bytes, or requests, "
                  "all that a stock kernel has; without the file bytes is skipped", ("default", "bytes", "requests")),
+            Axis("stack", "none", "what the file system is on: the disk, dm-linear over it, a RAID0 of two such disks",
+                 ("none", "linear", "raid0")),
             Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
         ),
         wall_s=25,

@@ -71,9 +71,9 @@ METRICS = (
     MetricInfo(r"cpu_idle(_.*)?", "cpu_idle", "percent", "",
                "share of the guest's CPU time spent idle; near 0 the CPU and not the disk was measured"),
     MetricInfo(r"disk_inflight_write_peak_bytes(_.*)?", "disk_inflight_write_peak_bytes", "bytes", "",
-               "most bytes of writes inside the modelled disk at once"),
+               "most bytes of writes inside the modelled disk at once; of two disks, the larger"),
     MetricInfo(r"disk_(write_bytes|writes|flushes)(_.*)?", "disk_write_bytes, disk_writes, disk_flushes",
-               "bytes, count", "", "what the modelled disk was sent"),
+               "bytes, count", "", "what the modelled disk was sent; of two disks, the sum"),
 )
 
 

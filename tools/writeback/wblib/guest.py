@@ -30,7 +30,7 @@ PROGRAMS = {
     "mountpoint": "util-linux", "prlimit": "util-linux",
     "kmod": "kmod", "grep": "grep", "sed": "sed", "tar": "tar", "find": "findutils", "xargs": "findutils",
     "cmp": "diffutils", "diff": "diffutils", "ps": "procps", "pgrep": "procps", "pkill": "procps",
-    "sysctl": "procps", "gzip": "gzip",
+    "sysctl": "procps", "gzip": "gzip", "dmsetup": "dmsetup", "mdadm": "mdadm",
 }
 COREUTILS = (
     "[", "basename", "cat", "chmod", "chown", "comm", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo",

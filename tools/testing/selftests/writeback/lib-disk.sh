@@ -126,11 +126,80 @@ function fsck_clean() {
 	return 1
 }
 
+# ---- devices on top of the disk --------------------------------------------
+
+readonly STACK_DM=writeback-selftest
+readonly STACK_CHUNK_KIB=512	# mdadm's own default
+
+# opt_stack() - declare --stack for a case that uses disk_check and disk_setup
+function opt_stack() {
+	opt_add stack none 'none|linear|raid0' \
+		"device on top of the disk: dm-linear, or an md RAID0 of two modelled disks"
+}
+
+# stack_check() - skips or exits if the stack of the options cannot be made
+function stack_check() {
+	case ${OPT[stack]:-none} in
+	none)
+		return ;;
+	linear)
+		command -v dmsetup > /dev/null || skip_all "--stack=linear needs dmsetup"
+		modprobe -q dm-mod 2> /dev/null
+		grep -qw device-mapper /proc/misc || skip_all "--stack=linear: this kernel has no device mapper" ;;
+	raid0)
+		[[ ${OPT[disk]} != dev:* ]] || usage_error "--stack=raid0 needs a modelled disk"
+		command -v mdadm > /dev/null || skip_all "--stack=raid0 needs mdadm"
+		modprobe -q raid0 2> /dev/null
+		grep -qw raid0 /proc/mdstat 2> /dev/null || skip_all "--stack=raid0: this kernel has no md RAID0" ;;
+	esac
+	[ -z "${OPT[dir]}" ] || usage_error "--stack and --dir exclude each other"
+}
+
+# md_free() - the name of an md array that does not exist
+function md_free() {
+	local n
+	for ((n = 127; n > 100; n--)); do
+		[ ! -e "/sys/block/md$n/md/level" ] && echo "md$n" && return
+	done
+	return 1
+}
+
+# stack_create(kind, devices...) - sets STACK_DEV; gone again at exit
+function stack_create() {
+	local kind=$1 size
+	shift
+	case $kind in
+	linear)
+		size=$(blockdev --getsz "$1") &&
+			dmsetup create "$STACK_DM" --noudevsync --table "0 $size linear $1 0" || return
+		# Who makes the nodes below /dev/mapper depends on udev.
+		STACK_DEV=/dev/$(dmsetup info -c --noheadings -o blkdevname "$STACK_DM") || return ;;
+	raid0)
+		STACK_DEV=/dev/$(md_free) || return
+		# Nothing is written to the disks: no superblock, no resync.
+		mdadm --build "$STACK_DEV" --quiet --level=0 --raid-devices=$# \
+			--chunk="$STACK_CHUNK_KIB" "$@" || { STACK_DEV=; return 1; } ;;
+	esac
+	on_exit stack_remove
+	loop_until "[ -b $STACK_DEV ]"
+}
+
+function stack_remove() {
+	case $STACK_DEV in
+	"") return ;;
+	/dev/dm-*) dmsetup remove --retry --noudevsync "$STACK_DM" ;;
+	*) mdadm --stop --quiet "$STACK_DEV" ;;
+	esac && STACK_DEV=
+}
+
 # ---- the disk a case runs on -----------------------------------------------
 
 DISK_KIND=	# wbdisk, dev or dir
 DISK_DEV=	# block device, empty for dir
 DISK_NAME=	# its name in /sys/block, empty if unknown
+DISK_LOWER=()	# the same; with --stack=raid0, of every disk below
+DISK_MODELS=()	# names of the modelled disks
+STACK_DEV=	# block device on top of it, empty without --stack
 MNT=		# directory to work in
 
 # disk_refuses(device) - print why a device must not be overwritten, if so
@@ -177,17 +246,19 @@ function disk_check() {
 	else
 		need_wbdisk
 	fi
+	stack_check
 }
 
 # disk_setup(fs, [mount options, [attribute=value...]]) - MNT is an empty
 # directory on the disk of the options, DISK_* say which.  Call disk_check first.
 function disk_setup() {
-	local fs=$1 options=${2:-} profile pairs=()
+	local fs=$1 options=${2:-} profile pairs=() name stack=${OPT[stack]:-none}
 	shift $(($# < 2 ? $# : 2))
 	if [ -n "${OPT[dir]}" ]; then
 		DISK_KIND=dir DISK_DEV=
 		MNT=$(mktemp -d "${OPT[dir]}/writeback.XXXXXX") || die "cannot write below ${OPT[dir]}"
 		DISK_NAME=$(disk_of "/sys/dev/block/$(stat -c %Hd:%Ld "$MNT")")
+		DISK_LOWER=(${DISK_NAME:+"$DISK_NAME"})
 		on_exit rm -rf "$MNT"
 		return
 	fi
@@ -199,20 +270,36 @@ function disk_setup() {
 		DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test
 		IFS=, read -ra pairs <<< "${OPT[disk-set]}"
 		profile=$(wbdisk_profile "${OPT[disk]}")
-		wbdisk_create test "$profile" "seed=${OPT[seed]}" "$@" "${pairs[@]}" ||
-			die "cannot make the disk: $profile $* ${pairs[*]}"
+		DISK_MODELS=(test)
+		[ "$stack" != raid0 ] || DISK_MODELS=(test test2)
+		for name in "${DISK_MODELS[@]}"; do
+			wbdisk_create "$name" "$profile" "seed=${OPT[seed]}" "$@" "${pairs[@]}" ||
+				die "cannot make the disk: $profile $* ${pairs[*]}"
+		done
 	fi
 	DISK_NAME=$(disk_of "/sys/class/block/${DISK_DEV##*/}")
-	mkfs_mount "$fs" "$DISK_DEV" "$MNT" "$options" ||
-		die "cannot make or mount $fs on $DISK_DEV"
+	DISK_LOWER=("$DISK_NAME")
+	[ "$stack" != raid0 ] || DISK_LOWER=("${DISK_MODELS[@]/#/wbd-}")
+	if [ "$stack" = raid0 ]; then
+		stack_create raid0 "${DISK_LOWER[@]/#//dev/}" || die "cannot make a RAID0 of ${DISK_LOWER[*]}"
+	elif [ "$stack" = linear ]; then
+		stack_create linear "$DISK_DEV" || die "cannot map $DISK_DEV"
+	fi
+	mkfs_mount "$fs" "${STACK_DEV:-$DISK_DEV}" "$MNT" "$options" ||
+		die "cannot make or mount $fs on ${STACK_DEV:-$DISK_DEV}"
 }
 
 # disk_teardown() - undo disk_setup
 function disk_teardown() {
+	local name
 	case $DISK_KIND in
 	dir) rm -rf "$MNT" ;;
-	dev) umount_fs "$MNT" ;;
-	wbdisk) umount_fs "$MNT" && wbdisk_destroy test ;;
+	dev) umount_fs "$MNT" && stack_remove ;;
+	wbdisk)
+		umount_fs "$MNT" && stack_remove || return
+		for name in "${DISK_MODELS[@]}"; do
+			wbdisk_destroy "$name" || return
+		done ;;
 	esac
 }
 

@@ -59,12 +59,21 @@ opt_add reader-prio fifo 'fifo|normal' "SCHED_FIFO or normal readers"
 opt_add runtime 4 '[1-9][0-9]{0,2}' "seconds the readers run"
 opt_add saturate 0 flag "20 readers without a rate limit on a link of 100 MB/s"
 opt_add trace 0 flag "also run xfsdist or ext4dist, biolatency and perf stat"
+opt_stack
 opt_disk sata
 opt_parse "Read latency under writeback: percentiles of fio readers next to a writer." "$@"
 
-# queue_set(attribute, value) - and check that the kernel took it
+# queue_set(attribute, value) - of every disk; check that the kernel took it
 function queue_set() {
-	local file=/sys/block/$DISK_NAME/queue/$1 now
+	local name
+	for name in "${DISK_LOWER[@]}"; do
+		queue_set_one "$name" "$@" || return
+	done
+}
+
+function queue_set_one() {
+	local file=/sys/block/$1/queue/$2 now
+	shift
 	if ! set_value "$file" "$2"; then
 		note "cannot set $1 to $2"
 		return 1
@@ -111,6 +120,7 @@ function queue_setup() {
 # preflight() - skip the whole case if this kernel lacks what its options need
 function preflight() {
 	[ "${OPT[policy]}" = bytes ] || return 0
+	# The file belongs to a disk, so there must be one.
 	disk_setup "${OPT[fs]}"
 	[ -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
 		skip_all "--policy=bytes: this kernel has no queue/wbt_policy, it throttles by requests only"
@@ -171,18 +181,29 @@ function run_writer() {
 	return "$rc"
 }
 
-# device_report(suffix) - what the modelled disk saw
+# device_report(suffix) - what the modelled disk saw; of two, the sum, but the
+# larger peak
 function device_report() {
-	local key value
+	local name key value
+	local -A sum=()
 	[ "$DISK_KIND" = wbdisk ] || return 0
-	while read -r key value; do
-		case $key in
-		inflight_write_peak_bytes | write_bytes) metric "disk_$key$1" "$value" bytes ;;
-		writes | flushes) metric "disk_$key$1" "$value" count ;;
-		esac
-	done < "$WBDISK_CONFIGFS/test/stats"
-	for key in hist_read hist_write hist_ahead stats; do
-		cat "$WBDISK_CONFIGFS/test/$key" > "$WB_OUT/disk-$key$1.txt"
+	for name in "${DISK_MODELS[@]}"; do
+		while read -r key value; do
+			if [ "$key" != inflight_write_peak_bytes ]; then
+				sum[$key]=$((${sum[$key]:-0} + value))
+			elif [ "$value" -gt "${sum[$key]:-0}" ]; then
+				sum[$key]=$value
+			fi
+		done < "$WBDISK_CONFIGFS/$name/stats"
+		for key in hist_read hist_write hist_ahead stats; do
+			cat "$WBDISK_CONFIGFS/$name/$key" > "$WB_OUT/disk${name#test}-$key$1.txt"
+		done
+	done
+	for key in writes flushes; do
+		metric "disk_$key$1" "${sum[$key]}" count
+	done
+	for key in write_bytes inflight_write_peak_bytes; do
+		metric "disk_$key$1" "${sum[$key]:-0}" bytes
 	done
 }
 
@@ -226,7 +247,7 @@ function results_each() {
 function run_combination() {
 	local writer=$1 wbt=$2 suffix=$3 label=$4
 	local json=$WB_OUT/fio$suffix.json probe=$WB_OUT/fio-probe$suffix.json
-	local fio_pid="" probe_pid="" fio_rc=0 probe_rc=0 dd_rc cpu0 cpu1 attrs=()
+	local fio_pid="" probe_pid="" fio_rc=0 probe_rc=0 dd_rc cpu0 cpu1 attrs=() name
 	declare -gA V=([error]=0) P=([error]=0)
 	DRAIN_US=0
 
@@ -238,7 +259,9 @@ function run_combination() {
 		die "cannot write the readers' file: $(tail -n 1 "$WB_OUT/layout.log")"
 	sync
 	echo 3 > "$VM/drop_caches"
-	[ "$DISK_KIND" != wbdisk ] || wbdisk_set test reset_stats 1
+	for name in "${DISK_MODELS[@]}"; do
+		wbdisk_set "$name" reset_stats 1
+	done
 
 	[ "${OPT[trace]}" = 0 ] || trace_start "${OPT[fs]}" "$suffix"
 	cpu_snapshot cpu0
