@@ -57,6 +57,7 @@ def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
     for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
                   {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"},
                   {"policy": "bytes"}, {"readers": "0"}, {"probe": "fsync"}, {"stack": "raid0"},
+                  {"sched-set": "fifo_batch=1"}, {"iocost": "on"},
                   {"disk-set": "link_mbps=100,jitter_ppm=5"}):
         name = axes.slug("read-latency", axes.validate("read-latency", base | given))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", name)
@@ -73,6 +74,8 @@ def test_guest_args_are_few_and_end_with_the_seed() -> None:
     ]
     everything = axes.validate("read-latency", {
         "readers": "20", "rate": "0", "mib": "1", "max-sectors-kb": "128", "reader-prio": "normal", "runtime": "9",
+        "policy": "bytes", "sched-set": "fifo_batch=1,async_depth=4", "iocost": "on", "stack": "raid0",
+        "probe": "fsync", "disk-set": "queue_depth=4",
     })
     # The kernel passes at most 32 words to init, CASE and its own name included
     assert len(axes.guest_args("read-latency", everything, 1)) <= 28

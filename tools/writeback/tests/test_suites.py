@@ -51,6 +51,28 @@ def test_matrix_spans_every_axis_and_repeats_nothing() -> None:
     assert len(cells) == 2 * 3 * 2 * (3 * (1 + 2 + 4 + 4) + (1 + 2 + 2 + 2))
 
 
+def test_peers_are_every_knob_of_today() -> None:
+    cells = suites.suite("peers").cells
+    assert len(cells) == 2 * 7 * 3
+    peers = {(c.axes["sched"], c.axes["sched-set"], c.axes["iocost"]) for c in cells}
+    assert peers == {("none", "", "off"), ("mq-deadline", "", "off"), ("mq-deadline", "fifo_batch=1", "off"),
+                     ("mq-deadline", "async_depth=4", "off"), ("kyber", "", "off"), ("bfq", "", "off"),
+                     ("none", "", "on")}
+    assert {(c.axes["max-sectors-kb"], c.axes["disk-set"]) for c in cells} == {
+        ("128", ""), ("1280", ""), ("default", "queue_depth=4")}
+
+
+def test_block_has_what_the_series_is_accepted_by() -> None:
+    cells = [c.axes for c in suites.suite("block").cells]
+    assert {(c["disk"], c["sched"], c["fs"]) for c in cells} >= {
+        (d, s, f) for d in ("fifo", "sata") for s in ("none", "mq-deadline") for f in ("xfs", "ext4")}
+    assert {c["disk"] for c in cells if c["readers"] == "0"} == {"fifo", "sata", "nvme", "hdd"}
+    assert {c["disk"] for c in cells if c["probe"] == "fsync"} == {"fifo", "sata"}
+    assert {c["stack"] for c in cells} == {"none", "linear", "raid0"}
+    assert {c["writer"] for c in cells} == {"buffered", "fsync", "direct"}
+    assert any(c["max-sectors-kb"] == "4096" and c["disk-set"] == "max_io_kib=4096" for c in cells)
+
+
 def test_all_is_the_union() -> None:
     everything = suites.suite("all").cells
     for suite in suites.SUITES.values():

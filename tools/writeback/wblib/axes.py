@@ -97,6 +97,9 @@ def unknown(kind: str, word: str, options: Iterable[str]) -> WbError:
 PROFILES = ("sata", "nvme", "hdd", "fifo", "usb")
 
 
+_PAIRS = r"([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?"
+
+
 def _disk(default: str) -> tuple[Axis, Axis]:
     return Axis(
         "disk", default,
@@ -104,7 +107,7 @@ def _disk(default: str) -> tuple[Axis, Axis]:
         choices=PROFILES, pattern=r"dev:/dev/[A-Za-z0-9_/-]+", pattern_help="dev:/dev/X", main=True,
     ), Axis(
         "disk-set", "", "attributes of the modelled disk to override",
-        pattern=r"([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?", pattern_help="ATTR=VALUE,...",
+        pattern=_PAIRS, pattern_help="ATTR=VALUE,...",
     )
 
 
@@ -137,6 +140,10 @@ _CASES = (
             Axis("runtime", "4", "seconds the readers run", (), 1, 600, "s"),
             Axis("policy", "default", "wbt_policy, what wbt limits: as the kernel sets it, bytes, or requests, "
                  "all that a stock kernel has; without the file bytes is skipped", ("default", "bytes", "requests")),
+            Axis("sched-set", "", "attributes of the I/O scheduler to set (queue/iosched)",
+                 pattern=_PAIRS, pattern_help="ATTR=VALUE,..."),
+            Axis("iocost", "off", "io.cost on the disk, readers and writer in a cgroup each; turns wbt off",
+                 ("off", "on")),
             Axis("stack", "none", "what the file system is on: the disk, dm-linear over it, a RAID0 of two such disks",
                  ("none", "linear", "raid0")),
             Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),

@@ -101,14 +101,31 @@ def _matrix() -> Iterator[Cell]:
                    f"max-sectors-kb={sectors}")
 
 
-# What one can have today by turning knobs: the competitors of any change.
+# What one can have today by turning knobs: the competitors of any change.  1280 KiB
+# is the kernel's own max_sectors_kb; a queue of 4 is what a driver can be told.
 _PEERS = tuple(
-    cell(f"read-latency disk={disk} sched={sched} wbt={wbt} max-sectors-kb={sectors}")
-    for disk in ("sata", "nvme", "hdd")
-    for sched in ("none", "mq-deadline", "kyber", "bfq")
-    for wbt in (("default", "off") if sched != "bfq" else ("default",))
-    for sectors in ("default", "128")
+    cell(f"read-latency disk={disk} {peer} {knob}")
+    for disk in ("fifo", "sata")
+    for peer in ("sched=none", "sched=mq-deadline", "sched=mq-deadline sched-set=fifo_batch=1",
+                 "sched=mq-deadline sched-set=async_depth=4", "sched=kyber", "sched=bfq", "sched=none iocost=on")
+    for knob in ("max-sectors-kb=128", "max-sectors-kb=1280", "disk-set=queue_depth=4")
 )
+
+# What a change of throttling in the block layer is accepted by: better where a
+# reader waits, and no worse where nobody does.
+_BLOCK = _cells(*(f"read-latency {line}" for line in (
+    *(f"disk={disk} sched={sched} fs={fs}" for disk in ("fifo", "sata") for sched in ("none", "mq-deadline")
+      for fs in ("xfs", "ext4")),
+    "disk=fifo disk-set=max_io_kib=4096 max-sectors-kb=4096",
+    "disk=fifo writer=fsync",
+    "disk=fifo writer=direct",
+    "disk=nvme",
+    "disk=hdd mib=256",
+    *(f"disk={disk} readers=0 runtime=1" for disk in ("fifo", "sata", "nvme")),
+    "disk=hdd readers=0 mib=256 runtime=1",
+    *(f"disk={disk} probe=fsync" for disk in ("fifo", "sata")),
+    *(f"disk=fifo stack={stack}" for stack in ("linear", "raid0")),
+)))
 _MATRIX = tuple(_matrix())
 _CASES = tuple(cell(name + (" writer=suite" if name == "read-latency" else "")) for name in ax.CASES)
 
@@ -128,9 +145,11 @@ SUITES = {s.name: s for s in (
     Suite("demo", "the four published incidents", _DEMO),
     Suite("reference", "the reference table: fifo disk, XFS, readers of normal priority", _REFERENCE, 5),
     Suite("saturating", "20 readers as fast as they can on a link of 100 MB/s", _SATURATING, 3),
-    Suite("peers", "buffered writer under every scheduler, wbt on and off, two request sizes", _PEERS, 5),
+    Suite("peers", "today's knobs: schedulers, their attributes, io.cost, request size, queue depth", _PEERS, 5),
+    Suite("block", "acceptance of throttling: disks, fs, schedulers, large requests, no readers, fsync, stacks", _BLOCK,
+          5),
     Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
-    Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _MATRIX)),
+    Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _MATRIX)),
 )}
 
 

@@ -26,6 +26,8 @@
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=lib-fio.sh
 . "$WB_DIR/lib-fio.sh"
+# shellcheck source=lib-iocost.sh
+. "$WB_DIR/lib-iocost.sh"
 # shellcheck source=lib-trace.sh
 . "$WB_DIR/lib-trace.sh"
 
@@ -44,6 +46,9 @@ readonly SATURATE_READERS=20 SATURATE_LINK_MBPS=100 SATURATE_MIB=256
 
 opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
 opt_add sched none 'none|mq-deadline|kyber|bfq' "I/O scheduler"
+opt_add sched-set "" '([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?' \
+	"attributes of the I/O scheduler (queue/iosched): attr=value,..."
+opt_add iocost off 'off|on' "io.cost, with readers and writer in a cgroup each"
 opt_add wbt default 'default|off|[1-9][0-9]{0,7}' \
 	"wbt_lat_usec: as the kernel sets it, 0, or so many us"
 opt_add policy default 'default|bytes|requests' \
@@ -90,15 +95,25 @@ function queue_show() {
 	cat "/sys/block/$DISK_NAME/queue/$1" 2> /dev/null || echo none
 }
 
-# queue_setup(wbt) - scheduler first: changing it sets wbt back to its default
+# queue_setup(wbt) - scheduler and io.cost first: they set wbt to what they want
 function queue_setup() {
+	local name pair pairs
 	if [ -z "$DISK_NAME" ]; then
-		[ "${OPT[sched]}${OPT_GIVEN[sched]:-}$1${OPT[max-sectors-kb]}${OPT[policy]}" = \
-			nonedefaultdefaultdefault ]
+		[ "${OPT[sched]}${OPT_GIVEN[sched]:-}${OPT[sched-set]}$1${OPT[max-sectors-kb]}" = \
+			nonedefaultdefault ] && [ "${OPT[policy]}${OPT[iocost]}" = defaultoff ]
 		return
 	fi
 	if [ -z "${OPT[dir]}" ] || [ -n "${OPT_GIVEN[sched]:-}" ]; then
 		queue_set scheduler "${OPT[sched]}" || return
+	fi
+	IFS=, read -ra pairs <<< "${OPT[sched-set]}"
+	for pair in "${pairs[@]}"; do
+		queue_set "iosched/${pair%%=*}" "${pair#*=}" || return
+	done
+	if [ "${OPT[iocost]}" = on ]; then
+		for name in "${DISK_LOWER[@]}"; do
+			iocost_enable "$name" || return
+		done
 	fi
 	case $1 in
 	default) ;;
@@ -119,6 +134,7 @@ function queue_setup() {
 
 # preflight() - skip the whole case if this kernel lacks what its options need
 function preflight() {
+	[ "${OPT[iocost]}" = off ] || iocost_check
 	[ "${OPT[policy]}" = bytes ] || return 0
 	# The file belongs to a disk, so there must be one.
 	disk_setup "${OPT[fs]}"
@@ -139,6 +155,7 @@ function read_floor_us() {
 # background, where exec makes the job's process fio itself
 function run_fio() {
 	local prio=()
+	group_enter readers
 	[ "${OPT[reader-prio]}" = normal ] || prio=(chrt -f "$RT_PRIO")
 	# clock_gettime: fio would calibrate the TSC, which says nothing in a guest.
 	exec "${prio[@]}" fio "${@:2}" --bs=4k --ioengine=psync --thread=1 \
@@ -173,7 +190,10 @@ function run_writer() {
 	fsync) flags=(conv=fsync) ;;
 	esac
 	now_us start
-	dd if=/dev/zero of="$MNT/write" bs=1M count="${OPT[mib]}" "${flags[@]}" 2> "$2"
+	(
+		group_enter writer
+		exec dd if=/dev/zero of="$MNT/write" bs=1M count="${OPT[mib]}" "${flags[@]}" 2> "$2"
+	)
 	rc=$?
 	sync
 	now_us end
