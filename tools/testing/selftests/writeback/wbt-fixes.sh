@@ -1,0 +1,386 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Three defects of writeback throttling that counts requests, and their fixes:
+#	flush	an empty flush waits in wbt as if it were a background write
+#	sync	a write that someone waits for queues up behind background writes
+#		that came earlier
+#	step	the limits are raised above the default (step < 0) while reads are
+#		active, which wbt means for times of nothing but writes
+#
+# For flush and sync the disk is stopped until as many background writes are in
+# flight as wbt allows and their tasks sleep in it; then the stacks of the tasks
+# and the order of block_bio_queue (arrives) and block_getrq (admitted) tell, and
+# no clock.  Background writes are sync_file_range(SYNC_FILE_RANGE_WRITE) of
+# several tasks, the others are fdatasync of data whose blocks are there already,
+# so that the first bio is no matter of the journal.
+#
+# A last test is that background writes go on beside 20 tasks that sync.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+
+readonly TRACING=/sys/kernel/tracing
+readonly TRACE=$TRACING/instances/wbt-fixes
+readonly LAT_OK=1	# enum in block/blk-wbt.c
+# Fast enough is what any disk does, slow only one that stands still.
+readonly WBT_LAT_US=50000
+# The same for every profile; without a cache to flush there are no flushes.
+readonly DISK=(queue_depth=32 write_cache=1)
+# With a queue of 64, which 32 commands get from mq-deadline, wbt lets through 24
+# background writes at once, 48 with those that someone waits for.  64 requests of
+# each writer are more, so that none can finish, and 32 writers are, so that not
+# all can go on together.
+readonly WRITERS=32 WRITE_MIB=2 REQUEST_KIB=32
+# Ended by hand; after an interrupt, the tasks are only gone when it is over.
+readonly STALL_MS=60000
+# More than the two windows of wbt that raise its limits to their most.
+readonly SETTLE=.5	# seconds
+readonly MIN_OK_WINDOWS=10
+readonly SYNC_TASKS=20 FAIR_WRITERS=6 FAIR_WRITE_MIB=4 FAIR_LATENCY_NS=5000000 FAIR_SECONDS=1.5
+# A background write has its turn after as many sync writes as wbt lets through at
+# once, 48 at most.
+readonly FAIR_SHARE=50
+
+opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
+opt_disk sata
+opt_parse "Empty flushes, sync writes and the scale step in writeback throttling." "$@"
+
+# ---- disk and trace --------------------------------------------------------
+
+# queue_set(attribute, value)
+function queue_set() {
+	{ echo "$2" > "/sys/block/$DISK_NAME/queue/$1"; } 2> /dev/null && return
+	note "cannot set $1 to $2"
+	return 1
+}
+
+# fresh([attribute=value...]) - file system on a new disk that wbt throttles by
+# counting requests; its events are traced
+#	It keeps its scheduler: wbt does not learn that another one has a queue of
+#	another depth, and could then allow more than there are tags.
+function fresh() {
+	local dev options=
+	# Reads of ext4's own in the stall would make wbt lower its limits.
+	[ "${OPT[fs]}" != ext4 ] || options=no_prefetch_block_bitmaps
+	disk_setup "${OPT[fs]}" "$options" "${DISK[@]}" "$@"
+	if [ -e "/sys/block/$DISK_NAME/queue/wbt_policy" ]; then
+		queue_set wbt_policy requests || die "no policy to test"
+	fi
+	# This sets the step to 0, too.
+	queue_set wbt_lat_usec "$WBT_LAT_US" || die "wbt is off"
+	IFS=: read -r -a dev < "/sys/block/$DISK_NAME/dev"
+	echo "dev == $((dev[0] << 20 | dev[1]))" | tee \
+		"$TRACE/events/block/block_bio_queue/filter" > "$TRACE/events/block/block_getrq/filter"
+	echo "name == \"${dev[0]}:${dev[1]}\"" | tee \
+		"$TRACE/events/wbt/wbt_timer/filter" > "$TRACE/events/wbt/wbt_step/filter"
+	# A new disk counts as one whose writers were throttled in the last second,
+	# and wbt then lets background writes have the limit of all others.
+	sleep 1.2
+	echo > "$TRACE/trace"
+}
+
+# events() - one line "name seconds pid rest" for each event so far
+function events() {
+	awk '!/^#/ {
+		for (i = 1; i <= NF && $i !~ /^(block|wbt)_[a-z_]+:$/; i++)
+			;
+		if (i > NF)
+			next
+		name = $i; sub(/:$/, "", name)
+		time = $(i - 1); sub(/:$/, "", time)
+		pid = $1; sub(/.*-/, "", pid)
+		rest = ""
+		while (++i <= NF)
+			rest = rest " " $i
+		print name, time, pid rest
+	}' "$TRACE/trace"
+}
+
+# lay_out(file, MiB) - its blocks are there beforehand, nothing is dirty
+function lay_out() {
+	dd if=/dev/zero of="$MNT/$1" bs=1M count="$2" conv=fsync status=none ||
+		die "cannot write $MNT/$1"
+}
+
+# dirty(file, KiB) - in the page cache
+function dirty() {
+	dd if=/dev/zero of="$MNT/$1" bs="$2k" count=1 conv=notrunc status=none ||
+		die "cannot write $MNT/$1"
+}
+
+# ---- tasks that sleep ------------------------------------------------------
+
+WRITER_PIDS=()	# of the background writers
+STARTED=	# the last task that start() started
+
+# start(cmd...) - in the background, without a word
+function start() {
+	"$@" > /dev/null 2>> "$WB_OUT/tasks.err" &
+	STARTED=$!
+}
+
+# throttled(pid...) - do all these tasks sleep in wbt?
+function throttled() {
+	local stacks=("${@/#//proc/}")
+	[ "$(grep -ls rq_qos_wait "${stacks[@]/%//stack}" | wc -l)" -eq $# ]
+}
+
+# arrived/admitted(pid) - has the task handed a bio to the block layer, and has it
+# got a request for it?
+function arrived() {
+	events | grep -q "^block_bio_queue [0-9.]* $1 "
+}
+
+function admitted() {
+	events | grep -q "^block_getrq [0-9.]* $1 "
+}
+
+# at_rest() - all background writers sleep, and no limit rises any more
+function at_rest() {
+	local before
+	throttled "${WRITER_PIDS[@]}" || return
+	before=$(events | grep -c ^block_getrq)
+	sleep "$SETTLE"
+	throttled "${WRITER_PIDS[@]}" && [ "$(events | grep -c ^block_getrq)" = "$before" ]
+}
+
+# fill() - stop the disk and fill wbt; one result
+function fill() {
+	local i
+	queue_set max_sectors_kb "$REQUEST_KIB"
+	for ((i = 0; i < WRITERS; i++)); do
+		dirty "background$i" $((WRITE_MIB * 1024))
+	done
+	echo > "$TRACE/trace"
+	wbdisk_set test stall_ms "$STALL_MS"
+	WRITER_PIDS=()
+	for ((i = 0; i < WRITERS; i++)); do
+		start xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "$MNT/background$i"
+		WRITER_PIDS+=("$STARTED")
+	done
+	check "$1: $WRITERS background writers sleep in wbt" loop_until at_rest
+	note "$(events | grep -c ^block_getrq) requests in flight"
+}
+
+# release() - let the disk go on and every task end
+function release() {
+	wbdisk_set test stall_ms 0
+	wait
+}
+
+# not_throttled(pid) - was a task that came while wbt is full let through?
+function not_throttled() {
+	if ! loop_until arrived "$1"; then
+		note "it does no I/O"
+		return 1
+	fi
+	loop_until "admitted $1 || throttled $1"
+	admitted "$1" && return
+	! throttled "$1" || note "it sleeps in wbt: $(grep -o -m 1 'rq_qos_wait.*' "/proc/$1/stack")"
+	return 1
+}
+
+# passed(pid) - how many requests of the background writers were admitted between
+# the arrival and the admission of this task's first bio; nothing if it never was
+function passed() {
+	events | awk -v pid="$1" -v writers="${WRITER_PIDS[*]}" '
+		BEGIN { n = split(writers, w, " "); while (n) writer[w[n--]] = 1 }
+		$1 == "block_bio_queue" && $3 == pid { here = 1 }
+		$1 == "block_getrq" && $3 == pid && here { print count + 0; exit }
+		$1 == "block_getrq" && $3 in writer && here { count++ }'
+}
+
+function lay_out_writers() {
+	local i
+	for ((i = 0; i < WRITERS; i++)); do
+		lay_out "background$i" "$WRITE_MIB"
+	done
+}
+
+# ---- the tests -------------------------------------------------------------
+
+# fsync of a file that is clean is one FLUSH, by blkdev_issue_flush().
+function test_flush() {
+	local flush bios n
+	fresh
+	lay_out_writers
+	lay_out clean 1
+	sync
+	fill flush
+	start sync "$MNT/clean"
+	flush=$STARTED
+	check "flush: it is not throttled" not_throttled "$flush"
+	release
+	bios=$(events | awk -v pid="$flush" '
+		$1 == "block_bio_queue" && $3 == pid { printf "%s %s;", $5, $8 }')
+	check "flush: it was a flush and nothing else" [ "$bios" = "FWS 0;" ]
+	n=$(passed "$flush")
+	metric flush_passed_by "$n" requests
+	check "flush: no background write goes before it" [ "$n" = 0 ]
+	metric flush_wait_max "$(flushes)" ms
+	disk_teardown
+}
+
+# flushes() - the same without a stop: the longest of ten waits, ms
+function flushes() {
+	local i
+	for ((i = 0; i < WRITERS; i++)); do
+		dirty "background$i" $((WRITE_MIB * 1024))
+	done
+	echo > "$TRACE/trace"
+	for ((i = 0; i < WRITERS; i++)); do
+		start xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "$MNT/background$i"
+	done
+	for ((i = 0; i < 10; i++)); do
+		sync "$MNT/clean"
+	done
+	wait
+	events | awk '$8 == 0 && $1 == "block_bio_queue" { since[$3] = $2 }
+		$8 == 0 && $1 == "block_getrq" && $2 - since[$3] > most { most = $2 - since[$3] }
+		END { print most * 1000 }'
+}
+
+function test_sync() {
+	local one two n
+	fresh
+	lay_out_writers
+	lay_out one 1
+	lay_out two 1
+	lay_out many "$WRITE_MIB"
+	sync
+	dirty one 4
+	dirty two 4
+	dirty many $((WRITE_MIB * 1024))
+	fill sync
+	start sync -d "$MNT/one"
+	one=$STARTED
+	check "sync: with room below the limit of sync writes it does not wait" not_throttled "$one"
+	# As many as that limit allows.
+	start sync -d "$MNT/many"
+	check "sync: a large one fills that, too" loop_until throttled "$STARTED"
+	start sync -d "$MNT/two"
+	two=$STARTED
+	check "sync: then the next one waits" loop_until throttled "$two"
+	release
+	n=$(passed "$one")
+	metric sync_passed_by "$n" requests
+	check "sync: no background write goes before the first" [ "$n" = 0 ]
+	n=$(passed "$two")
+	metric sync_full_passed_by "$n" requests
+	# One may have its turn.
+	check "sync: nor more than one before the last" [ "${n:-2}" -le 1 ]
+	disk_teardown
+}
+
+# windows() - of the windows with LAT_OK: how many, how many of them end with a
+# step below 0; the largest step, and that after the last window
+function windows() {
+	events | awk -v status="$LAT_OK" '
+		function number(s) { sub(/.*=/, "", s); return s + 0 }
+		function end() {
+			if (step > most) most = step
+			if (ok) { windows++; if (step < 0) boosted++ }
+		}
+		$1 == "wbt_timer" { end(); ok = number($5) == status; step = number($6) }
+		$1 == "wbt_step" { step = number($7) }
+		END { end(); print windows + 0, boosted + 0, most + 0, step + 0 }'
+}
+
+function test_step() {
+	local ok boosted most last common
+	fresh
+	lay_out read 16
+	lay_out write 16
+	sync
+	echo 3 > "$VM/drop_caches"
+	echo > "$TRACE/trace"
+	common=(--thread --clocksource=clock_gettime --time_based --runtime=3
+		--randseed="${OPT[seed]}")
+	# Ten writes in each of wbt's windows, three are enough for it.
+	start fio "${common[@]}" --name=read --filename="$MNT/read" --size=16m \
+		--rw=randread --bs=4k --direct=1 --rate_iops=300 --numjobs=2 \
+		--name=write --filename="$MNT/write" --size=16m --rw=write --bs=64k \
+		--rate_iops=100 --sync_file_range=write:1 --overwrite=1
+	loop_until "[ \"\$(events | grep -c '^wbt_timer.*status=$LAT_OK,')\" -ge $MIN_OK_WINDOWS ]"
+	# Reads that take longer than the target, and than several windows.
+	wbdisk_set test stall_ms 600
+	wait
+	read -r ok boosted most last < <(windows)
+	metric ok_windows "$ok" count
+	metric boosted_ok_windows "$boosted" count
+	metric step_max "$most" count
+	check "step: reads were fast in $MIN_OK_WINDOWS windows of wbt" [ "$ok" -ge "$MIN_OK_WINDOWS" ]
+	check "step: with fast reads it does not get below 0" [ "$boosted" = 0 ]
+	check "step: slow reads raise it" [ "$most" -gt 0 ]
+	check "step: fast reads bring it back to 0" [ "$last" -le 0 ]
+	disk_teardown
+}
+
+# More tasks than background writes are allowed in flight, on a disk that needs
+# 5 ms for each write: whenever one completes, the next sync write is there.
+function test_fair() {
+	local i sync background wait_ms jobs=()
+	fresh "latency_ns=$FAIR_LATENCY_NS"
+	for ((i = 0; i < FAIR_WRITERS; i++)); do
+		lay_out "background$i" "$FAIR_WRITE_MIB"
+		jobs+=(--name="background$i" --filename="$MNT/background$i" --size="${FAIR_WRITE_MIB}m"
+			--rw=write --bs=128k --sync_file_range=write:1 --overwrite=1)
+	done
+	lay_out sync 16
+	sync
+	echo > "$TRACE/trace"
+	fio --thread --clocksource=clock_gettime --time_based --runtime="$FAIR_SECONDS" \
+		--randseed="${OPT[seed]}" \
+		--name=sync --filename="$MNT/sync" --size=16m --rw=randwrite --bs=4k \
+		--overwrite=1 --numjobs="$SYNC_TASKS" \
+		--sync_file_range=wait_before,write,wait_after:1 \
+		"${jobs[@]}" > "$WB_OUT/fair.log" 2>&1
+	check "fair: the writers ran" [ $? = 0 ]
+	# Sync ones are WS; the longest wait is that of a background write.
+	read -r sync background wait_ms < <(events | awk '
+		$1 == "block_bio_queue" && $5 == "W" { since[$3] = $2 }
+		$1 == "block_getrq" && $5 == "WS" { sync++ }
+		$1 == "block_getrq" && $5 == "W" {
+			background++
+			if ($3 in since && $2 - since[$3] > most)
+				most = $2 - since[$3]
+			delete since[$3]
+		}
+		END { print sync + 0, background + 0, most * 1000 }')
+	metric fair_sync "$sync" requests
+	metric fair_background "$background" requests
+	metric fair_background_wait_max "$wait_ms" ms
+	check "fair: $SYNC_TASKS tasks sync all the time" [ "$sync" -ge $((SYNC_TASKS * 10)) ]
+	check "fair: one in $FAIR_SHARE requests is a background one" \
+		[ $((background * FAIR_SHARE)) -ge "$sync" ]
+	disk_teardown
+}
+
+# ---- main ------------------------------------------------------------------
+
+wb_begin fio xfs_io
+[[ -z "${OPT[dir]}" && ${OPT[disk]} != dev:* ]] ||
+	skip_all "needs the modelled disk, which can be stopped"
+disk_check
+[ -r /proc/self/stack ] || skip_all "needs /proc/PID/stack (CONFIG_STACKTRACE)"
+mkdir -p "$TRACE" 2> /dev/null
+[ -e "$TRACE/events/wbt/wbt_timer/enable" ] ||
+	skip_all "needs tracefs with the events of wbt in $TRACING"
+on_exit rmdir "$TRACE"
+echo 8192 > "$TRACE/buffer_size_kb"
+for event in block/block_bio_queue block/block_getrq wbt/wbt_timer wbt/wbt_step; do
+	echo 1 > "$TRACE/events/$event/enable"
+done
+# The flusher stays out of it, and nobody waits for memory to become clean.
+set_dirty background_ratio 50
+set_dirty ratio 60
+set_dirty writeback_centisecs 0
+
+ktap_set_plan 18
+test_flush
+test_sync
+test_step
+test_fair
+check_dmesg
+ktap_finished
