@@ -57,7 +57,7 @@ def test_slug_is_stable_safe_and_tells_axes_apart() -> None:
     for given in ({"wbt": "off"}, {"wbt": "2000"}, {"readers": "20"}, {"rate": "20"}, {"max-sectors-kb": "128"},
                   {"reader-prio": "normal"}, {"disk": "dev:/dev/nvme0n1"}, {"runtime": "20"},
                   {"policy": "bytes"}, {"readers": "0"}, {"probe": "fsync"}, {"stack": "raid0"},
-                  {"sched-set": "fifo_batch=1"}, {"iocost": "on"},
+                  {"sched-set": "fifo_batch=1"}, {"iocost": "on"}, {"trace-control": "1"},
                   {"disk-set": "link_mbps=100,jitter_ppm=5"}):
         name = axes.slug("read-latency", axes.validate("read-latency", base | given))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", name)

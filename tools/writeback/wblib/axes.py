@@ -146,6 +146,8 @@ _CASES = (
                  ("off", "on")),
             Axis("stack", "none", "what the file system is on: the disk, dm-linear over it, a RAID0 of two such disks",
                  ("none", "linear", "raid0")),
+            Axis("trace-control", "0", "record bytes in flight, limit and every read over time, for 'wb plot control'",
+                 ("0", "1")),
             Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
         ),
         wall_s=25,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import compare, results
+from . import compare, plot_control, results
 from .errors import WbError
 from .paths import BUILD
 from .proc import say
@@ -26,6 +26,7 @@ EXAMPLES = """\
 examples:
   wb plot stock -o stock.png                  the curves of the latest stock results
   wb plot stock patched -o cdf.png            patched dashed beside stock
+  wb plot control stock patched -o loop.png   throttling over time, of runs with --trace-control 1
   wb plot results/stock-1a2b3c4d/read-latency/fifo-xfs-none-wbt-off-buffered -o one.png"""
 # Okabe and Ito's palette: told apart by every common kind of colour blindness.
 COLOURS = {"idle": "#009E73", "direct": "#0072B2", "buffered": "#D55E00", "fsync": "#CC79A7"}
@@ -186,6 +187,11 @@ def run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     if out.suffix != ".png":
         raise WbError(f"{out}: the name must end in .png", 2)
+    if args.results[0] == "control":
+        need_matplotlib()
+        plot_control.write(args.results[1:], out)
+        say(f"  wrote {out}")
+        return 0
     if len(args.results) > len(STYLES):
         raise WbError(f"at most {len(STYLES)} sets of results fit one plot", 2)
     need_matplotlib()
@@ -204,8 +210,9 @@ def run(args: argparse.Namespace) -> int:
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb plot``."""
-    p = sub.add_parser("plot", help="draw read-latency CDFs", epilog=EXAMPLES,
-                       description="Draw the read-latency CDFs of up to three sets of results into a PNG.",
+    p = sub.add_parser("plot", help="draw read-latency CDFs, or throttling over time", epilog=EXAMPLES,
+                       description="Draw the read-latency CDFs of up to three sets of results into a PNG; with the "
+                       "word control in front, one or two runs of read-latency --trace-control 1 over time.",
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("results", nargs="+", metavar="RESULTS", help="a result directory, or a kernel's name")
     p.add_argument("-o", "--out", required=True, metavar="FILE.png", help="where to write the picture")

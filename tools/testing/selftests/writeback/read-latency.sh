@@ -28,6 +28,8 @@
 . "$WB_DIR/lib-fio.sh"
 # shellcheck source=lib-iocost.sh
 . "$WB_DIR/lib-iocost.sh"
+# shellcheck source=lib-control.sh
+. "$WB_DIR/lib-control.sh"
 # shellcheck source=lib-trace.sh
 . "$WB_DIR/lib-trace.sh"
 
@@ -63,6 +65,8 @@ opt_add max-sectors-kb default 'default|[1-9][0-9]{0,4}' "largest request, KiB"
 opt_add reader-prio fifo 'fifo|normal' "SCHED_FIFO or normal readers"
 opt_add runtime 4 '[1-9][0-9]{0,2}' "seconds the readers run"
 opt_add saturate 0 flag "20 readers without a rate limit on a link of 100 MB/s"
+opt_add trace-control 0 flag \
+	"record bytes in flight, wbt's limit and every read over time: control.csv"
 opt_add trace 0 flag "also run xfsdist or ext4dist, biolatency and perf stat"
 opt_stack
 opt_disk sata
@@ -168,6 +172,10 @@ function run_fio() {
 # run_readers(json)
 function run_readers() {
 	[ "${OPT[rate]}" = 0 ] || set -- "$1" --rate_iops="${OPT[rate]}" --rate_process=poisson
+	# Clock 1 is CLOCK_MONOTONIC, that of the trace.
+	[ "${OPT[trace-control]}" = 0 ] || set -- "$@" --per_job_logs=0 \
+		--write_lat_log="${1%/*}/control-read${SUFFIX}" \
+		--log_alternate_epoch=1 --log_alternate_epoch_clock_id=1
 	run_fio "$1" --name=readers --filename="$MNT/read" --size="${READ_FILE_MIB}m" \
 		--rw=randread --direct=1 --numjobs="${OPT[readers]}" --group_reporting "${@:2}"
 }
@@ -183,20 +191,26 @@ function run_probe() {
 
 # run_writer(writer, log) - write and sync; sets DRAIN_US.  Fails as dd does.
 function run_writer() {
-	local start end rc flags=()
+	local start end rc pid flags=()
 	case $1 in
 	idle) return 0 ;;
 	direct) flags=(oflag=direct) ;;
 	fsync) flags=(conv=fsync) ;;
 	esac
 	now_us start
+	control_mark start
 	(
 		group_enter writer
 		exec dd if=/dev/zero of="$MNT/write" bs=1M count="${OPT[mib]}" "${flags[@]}" 2> "$2"
-	)
+	) &
+	pid=$!
+	[ "${OPT[trace-control]}" = 0 ] || control_follow "$pid"
+	wait "$pid"
 	rc=$?
+	control_mark written
 	sync
 	now_us end
+	control_mark synced
 	DRAIN_US=$((end - start))
 	return "$rc"
 }
@@ -259,7 +273,7 @@ function results_each() {
 	local n=2
 	[ "${OPT[readers]}" = 0 ] || n=$((n + 2))
 	[ "${OPT[probe]}" = none ] || n=$((n + 1))
-	echo "$n"
+	echo $((n + OPT[trace-control]))
 }
 
 # run_combination(writer, wbt, suffix, label) - results_each() results; the numbers
@@ -269,7 +283,7 @@ function run_combination() {
 	local json=$WB_OUT/fio$suffix.json probe=$WB_OUT/fio-probe$suffix.json
 	local fio_pid="" probe_pid="" fio_rc=0 probe_rc=0 dd_rc cpu0 cpu1 attrs=() name
 	declare -gA V=([error]=0) P=([error]=0)
-	DRAIN_US=0
+	DRAIN_US=0 SUFFIX=$suffix
 
 	[ "${OPT[saturate]}" = 0 ] || [ -n "${OPT[disk-set]}" ] ||
 		attrs=("link_mbps=$SATURATE_LINK_MBPS")
@@ -284,6 +298,7 @@ function run_combination() {
 	done
 
 	[ "${OPT[trace]}" = 0 ] || trace_start "${OPT[fs]}" "$suffix"
+	[ "${OPT[trace-control]}" = 0 ] || control_start || die "cannot trace this kernel"
 	cpu_snapshot cpu0
 	if [ "${OPT[readers]}" != 0 ]; then
 		V=()
@@ -302,6 +317,7 @@ function run_combination() {
 	[ -z "$probe_pid" ] || { wait "$probe_pid" || probe_rc=$?; }
 	cpu_snapshot cpu1
 	[ "${OPT[trace]}" = 0 ] || trace_stop
+	[ "${OPT[trace-control]}" = 0 ] || control_stop "$WB_OUT/control$suffix.csv"
 
 	[ ! -s "$json" ] || fio_values "$json" V
 	[ ! -s "$json.err" ] || note_file "$json.err"
@@ -319,6 +335,8 @@ function run_combination() {
 	[ -z "$probe_pid" ] || check "$label: fsync probe ran to its end" \
 		holds "${P[count]:-0} > 0 && ${P[ms]:-0} >= 900 * ${OPT[runtime]}"
 	[ -z "$fio_pid" ] || readers_check "$label"
+	[ "${OPT[trace-control]}" = 0 ] || check "$label: the control loop was recorded" \
+		grep -q -e ,queue, -e ,wbt_ "$WB_OUT/control$suffix.csv"
 	disk_teardown
 }
 
