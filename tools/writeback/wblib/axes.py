@@ -181,6 +181,18 @@ _CASES = (
         wall_s=260,
     ),
     Case(
+        "wbt-stress",
+        "every setting of writeback throttling and its disks changed at random under load, then removal of the disks",
+        "none: looks for hangs, splats, lost data and lost charges",
+        (
+            Axis("profile", "sata", "modelled disk", PROFILES, main=True),
+            Axis("runtime", "20", "seconds of changes under load", (), 1, 9999, "s"),
+            Axis("removals", "3", "how often the disks are removed under load", (), 0, 99),
+            Axis("cpus", "1", "take CPUs offline, too, if there are several", ("0", "1")),
+        ),
+        wall_s=120,
+    ),
+    Case(
         "wbdisk",
         "the modelled disk itself: attributes, timing, faults, power cut, removal in use",
         "none: tests the test module",

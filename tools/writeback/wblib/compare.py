@@ -63,6 +63,8 @@ METRICS = (
                "wbt-fixes: writes of each kind admitted beside each other"),
     MetricInfo(r"fair_background_wait_max", "fair_background_wait_max", "ms", "lower",
                "wbt-fixes: longest wait of a background write beside them"),
+    MetricInfo(r"knob_changes|disk_removals", "knob_changes, disk_removals", "count", "",
+               "wbt-stress: settings changed, and disks removed, under load"),
     MetricInfo(r"throttled_s(_.*)?", "throttled_s_R", "s", "",
                "time the writer slept in balance_dirty_pages at dirty ratio R"),
     MetricInfo(r"memory_mbps|disk_mbps", "memory_mbps, disk_mbps", "MB/s", "",
