@@ -73,6 +73,19 @@ def test_block_has_what_the_series_is_accepted_by() -> None:
     assert any(c["max-sectors-kb"] == "4096" and c["disk-set"] == "max_io_kib=4096" for c in cells)
 
 
+def test_what_tests_the_series_is_left_out_on_stock_and_said_so() -> None:
+    cells = suites.suite("cases").cells
+    series = {c.case for c in cells if axes.case(c.case).needs_series}
+    assert {"wbt-fixes", "wbt-bytes"} <= series
+    every = {c.case for c in cells}
+    ran = {kernel: {j.case for j in suites.jobs(cells, ["stock", "patched", "tree"], [1, 2]) if j.kernel == kernel}
+           for kernel in ("stock", "patched", "tree")}
+    assert ran == {"stock": every - series, "patched": every, "tree": every}
+    lines = suites.left_out(cells, ["stock", "patched"])
+    assert sorted(lines) == sorted(f"stock {c}: left out, it tests what the series changes" for c in series)
+    assert suites.left_out(cells, ["patched", "tree"]) == []
+
+
 def test_all_is_the_union() -> None:
     everything = suites.suite("all").cells
     for suite in suites.SUITES.values():

@@ -63,7 +63,9 @@ class Case:
     """One case: what it measures and what one run of it costs.
 
     guest_mib: RAM of the guest.  wall_s: about how long one seed takes on one
-    core, for the first estimate of the time left.
+    core, for the first estimate of the time left.  needs_series: it tests what
+    the series changes, so that on the stock kernel it fails or skips; suites
+    leave it out there.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Case:
     axes: tuple[Axis, ...]
     guest_mib: int = 2048
     wall_s: int = 40
+    needs_series: bool = False
 
     def axis(self, name: str) -> Axis:
         """The axis ``name``; WbError (code 2) with the nearest name when there is none."""
@@ -193,6 +196,22 @@ _CASES = (
         wall_s=120,
     ),
     Case(
+        "wbt-fixes",
+        "throttling by requests: empty flushes, writes that someone waits for, the scale step beside fast reads",
+        "none: tests three fixes; fails on the stock kernel, whose defects it shows",
+        (*_disk("sata"), _FS),
+        wall_s=60,
+        needs_series=True,
+    ),
+    Case(
+        "wbt-bytes",
+        "throttling by bytes: attributes, bound, order, exemptions and accounting, on three disks and two stacks",
+        "none: tests wbt_policy=bytes; skips on a kernel without it",
+        (),
+        wall_s=90,
+        needs_series=True,
+    ),
+    Case(
         "wbdisk",
         "the modelled disk itself: attributes, timing, faults, power cut, removal in use",
         "none: tests the test module",
@@ -287,6 +306,8 @@ def given_axes(args: argparse.Namespace) -> dict[str, str]:
 def describe(the_case: Case) -> str:
     """The text of ``wb list`` for one case."""
     lines = [f"{the_case.name}: {the_case.help}", f"    replays {the_case.incident}"]
+    if the_case.needs_series:
+        lines.append("    suites run it on patched and tree only")
     for axis in the_case.axes:
         lines.append(f"    --{axis.name} {axis.allowed()}  (default {axis.default or 'none'})")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from .errors import WbError
 from .proc import say
 from .results import Result
 from .stats import number, summary, table
-from .suites import SUITES, Job, Suite, jobs, seeds, suite
+from .suites import SUITES, Job, Suite, jobs, left_out, seeds, suite
 
 KERNELS = ("stock", "patched", "tree")
 EXAMPLES = """\
@@ -126,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         raise WbError(f"-j {parallel}: must be 1..256", 2)
     cpu = qemu.check_cpu(args.cpu)
     job_list = jobs(chosen.cells, kernels, seed_list)
+    for note in left_out(chosen.cells, kernels):
+        say(f"  {note}")
     if args.dry_run:
         for job in job_list:
             print(f"{job.case} {ax.slug(job.case, job.axes)} seed {job.seed} on {job.kernel}")

@@ -18,7 +18,7 @@ from .demo import variants
 from .errors import WbError
 from .paths import BUILD, ROOT, SELFTESTS, TOOLS
 from .proc import need, say
-from .suites import Job, jobs, suite
+from .suites import Job, jobs, left_out, suite
 
 EXAMPLES = """\
 examples:
@@ -114,7 +114,10 @@ def unit(_seed: int) -> Iterator[Verdict]:
 
 def cases(seed: int) -> Iterator[Verdict]:
     """KUnit, the module's own tests, and each case's default suite, on every kernel."""
-    every = jobs(suite("cases").cells, variants(), [seed])
+    cells, kernel_names = suite("cases").cells, variants()
+    for line in left_out(cells, kernel_names):
+        print(f"     {line}", flush=True)
+    every = jobs(cells, kernel_names, [seed])
     # The longest first, so that no core idles at the end.
     every.sort(key=lambda j: -ax.case(j.case).wall_s)
     for result in runner.run_many(every):

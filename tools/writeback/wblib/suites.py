@@ -179,6 +179,20 @@ def seeds(text: str) -> list[int]:
 
 
 def jobs(cells: Iterable[Cell], kernels: Sequence[str], seed_list: Sequence[int]) -> list[Job]:
-    """All runs of a suite: seed by seed, the kernels next to each other, so that an early stop is still useful."""
+    """All runs of a suite: seed by seed, the kernels next to each other, so that an early stop is still useful.
+
+    Without those that ``left_out`` names.
+    """
     cell_list = list(cells)
-    return [Job(c.case, dict(c.axes), seed, kernel) for seed in seed_list for c in cell_list for kernel in kernels]
+    return [Job(c.case, dict(c.axes), seed, kernel) for seed in seed_list for c in cell_list for kernel in kernels
+            if _runs_on(c.case, kernel)]
+
+
+def _runs_on(case: str, kernel: str) -> bool:
+    return kernel != "stock" or not ax.case(case).needs_series
+
+
+def left_out(cells: Iterable[Cell], kernels: Sequence[str]) -> list[str]:
+    """A line for each case that ``jobs`` leaves out on one of ``kernels``."""
+    return [f"{kernel} {case}: left out, it tests what the series changes"
+            for case in dict.fromkeys(c.case for c in cells) for kernel in kernels if not _runs_on(case, kernel)]
