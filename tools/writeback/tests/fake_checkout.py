@@ -21,7 +21,8 @@ def linux(top: Path, version: str = "6.12") -> Path:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(LINES)
     # What Linux' own .gitignore hides must still be part of the base.
-    (top / ".gitignore").write_text("*.o\n")
+    # Its end is Debian's, which hides every new file.
+    (top / ".gitignore").write_text("*.o\n# Debian packaging: ignore everything\n/*\n!/debian/\n")
     (top / "lib/blob.o").write_text("blob\n")
     return top
 
@@ -73,6 +74,8 @@ class Checkout:
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             (self.tree / name).write_text(text)
         self.git("add", "-A")
+        if changes:
+            self.git("add", "-f", "--", *changes)
         self.git("commit", "-q", "-m", f"{subject}\n\nWhy: because the body of a patch matters.\n\n"
                  "Signed-off-by: Jörg Tést <j@example.org>")
 

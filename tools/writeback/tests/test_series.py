@@ -144,6 +144,15 @@ def test_tree_refuses_to_drop_work(series: Checkout) -> None:
     assert (series.tree / "lib/other.c").read_text() == LINES
 
 
+def test_new_files_are_work_although_debian_ignores_them(series: Checkout) -> None:
+    series.wb("series", "tree")
+    (series.tree / "block/new.o").write_text("a build product\n")
+    series.wb("series", "tree")
+    (series.tree / "block/blk-new.c").write_text("new\n")
+    assert "'git add -f' has yet to add (block/blk-new.c)" in series.wb("series", "tree", ok=False)
+    series.wb("series", "tree", "--force")
+
+
 def test_amending_back_and_forth_is_no_work(series: Checkout) -> None:
     series.git("commit", "-q", "--amend", "--no-edit", "--date=2001-01-01T00:00:00Z")
     assert "not exported" in series.wb("series", "tree", ok=False)

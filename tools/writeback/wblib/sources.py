@@ -108,6 +108,19 @@ def _series_content(origin: base.Base, patchset: str) -> str:
     return content
 
 
+def untracked(tree: Path) -> list[str]:
+    """New source files of ``tree`` that no commit knows.
+
+    Debian's .gitignore ends with /*: to git, every new file is a build product.
+    This goes by the kernel's own patterns, those before.
+    """
+    own = (tree / ".gitignore").read_text().split("# Debian packaging", 1)[0]
+    with _scratch() as temp:
+        (temp / "ignore").write_text(own)
+        return patchqueue.git(tree, "ls-files", "-z", "--others", "-X", str(temp / "ignore"),
+                              "-X", str(tree / ".git/info/exclude")).split("\0")[:-1]
+
+
 def _tree_content() -> str:
     """Content hash of build/tree as it is on disk, committed or not."""
     with _scratch() as temp:
@@ -115,6 +128,8 @@ def _tree_content() -> str:
         shutil.copy2(TREE / ".git/index", index)
         env = {"GIT_INDEX_FILE": str(index)}
         patchqueue.git(TREE, "add", "-A", env=env)
+        if new := untracked(TREE):
+            patchqueue.git(TREE, "add", "-f", "--", *new, env=env)
         return content_hash(changed(TREE, patchqueue.git(TREE, "write-tree", env=env).strip()), TREE)
 
 

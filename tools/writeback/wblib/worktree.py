@@ -101,6 +101,8 @@ def unexported() -> str:
         return ""
     if what := _in_progress():
         return f"a {what} in progress"
+    if new := sources.untracked(TREE):
+        return f"files that 'git add -f' has yet to add ({new[0]}{' and more' if len(new) > 1 else ''})"
     if dirty := git(TREE, "status", "--porcelain").splitlines():
         return f"uncommitted changes ({dirty[0][3:]}{' and more' if len(dirty) > 1 else ''})"
     head = git(TREE, "rev-parse", "HEAD").strip()
