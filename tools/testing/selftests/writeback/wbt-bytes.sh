@@ -27,7 +27,7 @@ readonly RT_PRIO=50
 readonly READERS=2 READER_IOPS=500 READ_MIB=16
 # Far from what is written, on a disk without a file system.
 readonly RAW_READ_OFFSET=8g
-readonly LOAD_MIB=96 RAW_MIB=64
+readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.
 readonly WINDOWS_MIN=4
 # The control must exceed the bound by this factor.
@@ -188,9 +188,12 @@ function bytes_get() {
 	awk -v key="$2" '$1 == key { print $2 }' "$DEBUGFS/$1/rqos/wbt/bytes"
 }
 
-# load(file, MiB) - dd and sync next to readers; statistics and trace show it
+# load(file, MiB, [sync]) - dd and sync next to readers; statistics and trace show
+# it.  The flusher begins with the first MiBs; with "sync" all is left to sync.
 function load() {
-	local name
+	local name flush=$FLUSH_MIB
+	[ -z "${3:-}" ] || flush=$(($2 * 2))
+	set_dirty background_bytes $((flush * MIB))
 	readers_start
 	for name in "${DISK_LOWER[@]}"; do
 		BEFORE[$name]="$(bytes_get "$name" limit) $(bytes_get "$name" max_io)"
@@ -233,6 +236,7 @@ declare -A SEEN
 #	rate_min rate_max p99	of those with readers, bytes/s and ns
 #	reads ahead		reads that arrived, most bytes of writes ahead of one
 #	writes bytes largest	write requests issued
+#	sync			bytes of them that someone waits for
 function measure() {
 	local key value
 	SEEN=()
@@ -264,13 +268,14 @@ function measure() {
 		$1 == "block_rq_issue" && $5 ~ /W/ && $6 > 0 {
 			writes++
 			bytes += $6
+			if ($5 ~ /S/) sync += $6
 			if ($6 > largest) largest = $6
 		}
 		END {
 			printf "windows %d\nactive %d\nlimit %.0f\nmax_io %d\n", windows, active, limit, max_io
 			printf "rate_min %.0f\nrate_max %.0f\np99 %.0f\n", rate_min, rate_max, p99
 			printf "reads %d\nahead %.0f\n", reads, ahead
-			printf "writes %d\nbytes %.0f\nlargest %d\n", writes, bytes, largest
+			printf "writes %d\nbytes %.0f\nlargest %d\nsync %.0f\n", writes, bytes, largest, sync
 		}')
 }
 
@@ -411,7 +416,7 @@ function bound_results() {
 		measure "$name"
 		note "$label: $name: limit ${SEEN[limit]}, max_io ${SEEN[max_io]};" \
 			"${SEEN[reads]} reads, ahead at most ${SEEN[ahead]};" \
-			"${SEEN[writes]} writes, largest ${SEEN[largest]}, peak ${PEAK[$name]};" \
+			"${SEEN[writes]} writes, ${SEEN[sync]} of ${SEEN[bytes]} bytes sync, largest ${SEEN[largest]}, peak ${PEAK[$name]};" \
 			"rate ${SEEN[rate_min]}..${SEEN[rate_max]}, p99 ${SEEN[p99]}, ${SEEN[active]} windows"
 		[[ ${SEEN[active]} -ge $WINDOWS_MIN && ${SEEN[reads]} -ge 50 ]] || ran=0
 		[ "${SEEN[ahead]}" -le $((SEEN[limit] + SEEN[max_io])) ] || behind=0
@@ -444,8 +449,8 @@ function test_bound() {
 	check "control: there are requests larger than max_io" [ "${SEEN[largest]}" -gt "$max_io" ]
 	check "control: no window of throttling by bytes" [ "${SEEN[windows]}" = 0 ]
 	queue_set wbt_policy bytes
-	load "$MNT/write" "$LOAD_MIB"
-	bound_results "fifo, by bytes again"
+	load "$MNT/write" "$LOAD_MIB" sync
+	bound_results "fifo, by bytes again, sync"
 	disk_teardown
 
 	fresh fifo xfs none "" max_io_kib=4096 max_segments=2048
