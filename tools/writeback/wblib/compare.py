@@ -59,6 +59,8 @@ METRICS = (
     MetricInfo(r"flush_wait_max", "flush_wait_max", "ms", "lower", "wbt-fixes: longest wait of a flush"),
     MetricInfo(r"(boosted_)?ok_windows|step_max", "ok_windows, boosted_ok_windows, step_max", "count", "",
                "wbt-fixes: windows in which reads were fast enough, those with limits above the default, and the step"),
+    MetricInfo(r"depth_max", "depth_max", "requests", "lower",
+               "wbt-fixes: most requests that nothing but writes may have in flight, without a scheduler"),
     MetricInfo(r"fair_(sync|background)", "fair_sync, fair_background", "requests", "",
                "wbt-fixes: writes of each kind admitted beside each other"),
     MetricInfo(r"fair_background_wait_max", "fair_background_wait_max", "ms", "lower",

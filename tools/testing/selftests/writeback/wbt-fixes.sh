@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Three defects of writeback throttling that counts requests, and their fixes:
+# Four defects of writeback throttling that counts requests, and their fixes:
 #	flush	an empty flush waits in wbt as if it were a background write
 #	sync	a write that someone waits for queues up behind background writes
 #		that came earlier
 #	step	the limits are raised above the default (step < 0) while reads are
 #		active, which wbt means for times of nothing but writes
+#	depth	after a switch to the scheduler none, limits are those of the queue of
+#		the scheduler before, and writes can take every tag
 #
 # For flush and sync the disk is stopped until as many background writes are in
 # flight as wbt allows and their tasks sleep in it; then the stacks of the tasks
@@ -41,10 +43,12 @@ readonly SYNC_TASKS=20 FAIR_WRITERS=6 FAIR_WRITE_MIB=4 FAIR_LATENCY_NS=5000000 F
 # A background write has its turn after as many sync writes as wbt lets through at
 # once, 48 at most.
 readonly FAIR_SHARE=50
+# One second at 450 MB/s: several windows of wbt.
+readonly DEPTH_MIB=450
 
 opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
 opt_disk sata
-opt_parse "Empty flushes, sync writes and the scale step in writeback throttling." "$@"
+opt_parse "Empty flushes, sync writes, scale step and queue depth in writeback throttling." "$@"
 
 # ---- disk and trace --------------------------------------------------------
 
@@ -57,8 +61,7 @@ function queue_set() {
 
 # fresh([attribute=value...]) - file system on a new disk that wbt throttles by
 # counting requests; its events are traced
-#	It keeps its scheduler: wbt does not learn that another one has a queue of
-#	another depth, and could then allow more than there are tags.
+#	It keeps its scheduler, see test_depth.
 function fresh() {
 	local dev options=
 	# Reads of ext4's own in the stall would make wbt lower its limits.
@@ -357,6 +360,22 @@ function test_fair() {
 	disk_teardown
 }
 
+# test_depth() - nothing but writes raises the limits to their most: three quarters
+# of the queue, which without a scheduler is the tags
+function test_depth() {
+	local most tags
+	fresh
+	tags=$(wbdisk_get test queue_depth)
+	check "depth: the scheduler can be none" queue_set scheduler none
+	echo > "$TRACE/trace"
+	dd if=/dev/zero of="$MNT/write" bs=1M count=$DEPTH_MIB conv=fsync status=none 2> "$WB_OUT/dd.log"
+	most=$(events | sed -n 's/^wbt_step .*max=\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+	metric depth_max "${most:-0}" requests
+	check "depth: nothing but writes raises the limits" [ "${most:-0}" -gt 16 ]
+	check "depth: they leave a quarter of the tags to reads" [ "${most:-$tags}" -le $((tags * 3 / 4)) ]
+	disk_teardown
+}
+
 # ---- main ------------------------------------------------------------------
 
 wb_begin fio xfs_io
@@ -377,10 +396,11 @@ set_dirty background_ratio 50
 set_dirty ratio 60
 set_dirty writeback_centisecs 0
 
-ktap_set_plan 18
+ktap_set_plan 21
 test_flush
 test_sync
 test_step
 test_fair
+test_depth
 check_dmesg
 ktap_finished
