@@ -90,6 +90,10 @@ def new_repo(repo: Path, *, bulk: bool = False) -> None:
     for key, value in (("core.autocrlf", "false"), ("gc.auto", "0"), ("maintenance.auto", "false"),
                        ("core.fileMode", "true"), ("index.version", "4")):
         git(repo, "config", key, value)
+    # As the kernel's own: function names in hunk headers must not depend on
+    # whether .gitattributes is among the files.
+    (repo / ".git/info").mkdir(exist_ok=True)
+    (repo / ".git/info/attributes").write_text("*.[ch] diff=cpp\n*.dts diff=dts\n*.dts[io] diff=dts\n*.rs diff=rust\n")
     fast = ["-c", "core.bigFileThreshold=1", "-c", "core.compression=1"] if bulk else []
     # -f: the kernel's own .gitignore must not decide what the base holds.
     git(repo, *fast, "add", "-f", "-A")
