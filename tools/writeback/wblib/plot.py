@@ -6,7 +6,6 @@ The same results give the same PNG, byte for byte, with the same matplotlib.
 
 import argparse
 import importlib.util
-import io
 import json
 import math
 import os
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import compare, plot_control, results
+from . import compare, figure, plot_control, results
 from .errors import WbError
 from .paths import BUILD
 from .proc import say
@@ -134,22 +133,13 @@ def draw(drawn: Sequence[Curve], title: str) -> bytes:
     """The plot as PNG; WbError without curves."""
     if not drawn:
         raise WbError("nothing to plot: no read-latency result with its fio.json (run 'wb bench demo')")
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    # Not the user's matplotlibrc: the same bytes everywhere.
-    matplotlib.rcdefaults()
-    with matplotlib.rc_context({"svg.hashsalt": "wb", "font.size": 11, "font.family": "DejaVu Sans"}):
-        figure, axis = plt.subplots(figsize=SIZE_IN, dpi=DPI)
-        try:
-            _draw(axis, drawn, title)
-            figure.tight_layout()
-            out = io.BytesIO()
-            figure.savefig(out, format="png", metadata={"Software": None})
-        finally:
-            plt.close(figure)
-    return out.getvalue()
+    def make(plt: Any) -> Any:
+        made, axis = plt.subplots(figsize=SIZE_IN, dpi=DPI)
+        _draw(axis, drawn, title)
+        return made
+
+    return figure.png(make, 11)
 
 
 def _draw(axis: Any, drawn: Sequence[Curve], title: str) -> None:

@@ -5,14 +5,13 @@ Made from what ``read-latency --trace-control 1`` keeps; one column per result.
 """
 
 import bisect
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import compare, results
+from . import compare, figure, results
 from .errors import WbError
 from .results import Result
 
@@ -149,29 +148,20 @@ def titles(runs: Sequence[Result], recordings: Sequence[Recording]) -> list[str]
 
 def draw(recordings: Sequence[Recording], heads: Sequence[str], title: str) -> bytes:
     """The picture as PNG."""
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    # Not the user's matplotlibrc: the same bytes everywhere.
-    matplotlib.rcdefaults()
-    with matplotlib.rc_context({"font.size": 12, "font.family": "DejaVu Sans"}):
-        figure, axes = plt.subplots(2, len(recordings), figsize=SIZE_IN, dpi=DPI, sharex=True, sharey="row",
-                                    squeeze=False)
-        try:
-            for column, (recording, head) in enumerate(zip(recordings, heads, strict=True)):
-                _flight(axes[0][column], recording)
-                _latency(axes[1][column], recording)
-                axes[0][column].set_title(head, fontsize=12)
-                axes[1][column].set_xlabel("time since dd began, s")
-            _decorate(axes, recordings)
-            figure.suptitle(title, fontsize=14)
-            figure.tight_layout()
-            out = io.BytesIO()
-            figure.savefig(out, format="png", metadata={"Software": None})
-        finally:
-            plt.close(figure)
-    return out.getvalue()
+    def make(plt: Any) -> Any:
+        made, axes = plt.subplots(2, len(recordings), figsize=SIZE_IN, dpi=DPI, sharex=True, sharey="row",
+                                  squeeze=False)
+        for column, (recording, head) in enumerate(zip(recordings, heads, strict=True)):
+            _flight(axes[0][column], recording)
+            _latency(axes[1][column], recording)
+            axes[0][column].set_title(head, fontsize=12)
+            axes[1][column].set_xlabel("time since dd began, s")
+        _decorate(axes, recordings)
+        made.suptitle(title, fontsize=14)
+        return made
+
+    return figure.png(make, 12)
 
 
 def _end(recording: Recording) -> float:

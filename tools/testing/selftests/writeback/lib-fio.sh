@@ -13,33 +13,33 @@ function dd_mbps() {
 	dd_rate "$1" | awk '$2 > 0 { printf "%.6g", $1 / $2 / 1e6 }'
 }
 
-# fio_values(json, var) - the numbers of a group_reporting read job, in an
-# associative array: p50 p90 p99 p99_9 p99_95 p99_99 max (us), iops, ios, error,
-# ms (time the readers ran)
-function fio_values() {
+# json_values(json, var, filter) - "name value" lines of a jq filter, as an
+# associative array
+#	pXX of the filter is every percentile that its input has, in us.
+function json_values() {
 	local name value
 	while read -r name value; do
 		printf -v "$2[$name]" '%s' "$value"
-	done < <(jq -r '
-		.jobs[0] | .error as $error | .read |
-		(.clat_ns.percentile // {} | to_entries[] |
-			"p\(.key | sub("\\.?0+$"; "") | sub("\\."; "_")) \(.value / 1000)"),
-		"max \(.clat_ns.max / 1000)", "iops \(.iops)",
-		"ios \(.total_ios)", "ms \(.runtime)", "error \($error)"' "$1")
+	done < <(jq -r 'def pXX: .percentile // {} | to_entries[] |
+		"p\(.key | sub("\\.?0+$"; "") | sub("\\."; "_")) \(.value / 1000)"; '"$3" "$1")
 }
 
-# fio_sync_values(json, var) - the same of the fsyncs of a job: p50 p99 max (us),
+# fio_values(json, var) - the numbers of a group_reporting read job: p50 p90 p99
+# p99_9 p99_95 p99_99 max (us), iops, ios, error, ms (time the readers ran)
+function fio_values() {
+	# shellcheck disable=SC2016 # jq's variables
+	json_values "$1" "$2" '.jobs[0] | .error as $error | .read |
+		(.clat_ns | pXX, "max \(.max / 1000)"),
+		"iops \(.iops)", "ios \(.total_ios)", "ms \(.runtime)", "error \($error)"'
+}
+
+# fio_sync_values(json, var) - the same of the fsyncs of a job: p50 p99 ... max (us),
 # count, error, ms
 function fio_sync_values() {
-	local name value
-	while read -r name value; do
-		printf -v "$2[$name]" '%s' "$value"
-	done < <(jq -r '
-		.jobs[0] | .error as $error | .write.runtime as $ms | .sync |
-		(.lat_ns.percentile // {} | to_entries[] |
-			"p\(.key | sub("\\.?0+$"; "")) \(.value / 1000)"),
-		"max \(.lat_ns.max / 1000)", "count \(.total_ios)",
-		"ms \($ms)", "error \($error)"' "$1")
+	# shellcheck disable=SC2016 # jq's variables
+	json_values "$1" "$2" '.jobs[0] | .error as $error | .write.runtime as $ms | .sync |
+		(.lat_ns | pXX, "max \(.max / 1000)"),
+		"count \(.total_ios)", "ms \($ms)", "error \($error)"'
 }
 
 # fio_bins(json) - print every latency that occurred and how often: "us,count"

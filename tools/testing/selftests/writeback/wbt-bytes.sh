@@ -1,32 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What writeback throttling by bytes (wbt_policy) promises:
+# What writeback throttling by bytes (wbt_policy) promises to readers:
 #	sysfs	the attributes, and that what they refuse changes nothing
 #	bound	while readers are active, no more writes are in the disk than the
 #		limit of the tracepoint wbt_bytes, and no request is larger than
 #		its max_io: on several disks, schedulers, file systems and stacks
 #	leave	without readers the bound goes, and comes back with them
-#	sync	a small write that someone waits for passes what is held back, and
-#		the background goes on beside such writes
-#	exempt	O_DIRECT writes and swap are not held back, nor split
-#	account	at rest, nothing is charged and nothing is held, whatever happened
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
 # "requests" is the control: it must break the bound.
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-wbt-bytes.sh
+. "$WB_DIR/lib-wbt-bytes.sh"
 
-readonly TRACING=/sys/kernel/tracing
-readonly TRACE=$TRACING/instances/wbt-bytes
-readonly DEBUGFS=/sys/kernel/debug/block
-readonly CGROUP=/sys/fs/cgroup
-readonly MIB=1048576
-readonly RT_PRIO=50
-readonly READERS=2 READER_IOPS=500 READ_MIB=16
-# Far from what is written, on a disk without a file system.
-readonly RAW_READ_OFFSET=8g
 readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.
 readonly WINDOWS_MIN=4
@@ -35,158 +24,15 @@ readonly CONTROL_FACTOR=2
 readonly LEAVE_MS=300
 # A release that began before the first read may end after it.
 readonly OBEY_MS=5
-# Slow, so that the backlog stays for long: 64 KiB take 3.3 ms.
-readonly SLOW_MBPS=20
-readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
-readonly FSYNCS=10 FSYNC_PASSED_BY=4
-readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
-readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
-# At rest: nothing moves for this time.
-readonly REST=.3	# seconds
 readonly HUGE=9223372036854775807	# largest s64: in ns it is none any more
 readonly LONGEST=18446744073709551	# us, 585 years: the ns fit a u64
 
-opt_parse "Writeback throttling by bytes: attributes, bound, order and accounting." "$@"
-
-# ---- disks -----------------------------------------------------------------
-
-READ_FILE=	# what the readers read
-READ_OFFSET=0
-
-# queue_file(attribute)
-function queue_file() {
-	echo "/sys/block/$DISK_NAME/queue/$1"
-}
-
-# queue_set(attribute, value) - of every modelled disk
-function queue_set() {
-	local name
-	for name in "${DISK_LOWER[@]}"; do
-		{ echo "$2" > "/sys/block/$name/queue/$1"; } 2> /dev/null && continue
-		note "$name: cannot set $1 to $2"
-		return 1
-	done
-}
-
-# queue_get(attribute) - its value; of several in a list, the one in brackets
-function queue_get() {
-	local value
-	value=$(< "$(queue_file "$1")")
-	[[ $value =~ \[([^]]+)\] ]] && value=${BASH_REMATCH[1]}
-	echo "$value"
-}
-
-# trace_disks() - the trace shows the disks of this test and starts anew
-function trace_disks() {
-	local name dev devs="" names=""
-	for name in "${DISK_LOWER[@]}"; do
-		IFS=: read -r -a dev < "/sys/block/$name/dev"
-		devs+="${devs:+ || }dev == $((dev[0] << 20 | dev[1]))"
-		names+="${names:+ || }name == \"${dev[0]}:${dev[1]}\""
-	done
-	echo "$devs" > "$TRACE/events/wbdisk/wbdisk_queue/filter"
-	echo "($devs) && rwbs ~ \"*W*\"" | tee "$TRACE/events/block/block_bio_queue/filter" \
-		> "$TRACE/events/block/block_rq_issue/filter"
-	echo "$names" > "$TRACE/events/wbt/wbt_bytes/filter"
-	echo > "$TRACE/trace"
-}
-
-# fresh(disk, fs, stack, options, [attribute=value...]) - the only disk is a new
-# one with a file system and the file of the readers, and without a scheduler
-function fresh() {
-	OPT+=([disk]=$1 [stack]=$3 [dir]="" [disk-set]="")
-	STACK_DEV=
-	disk_setup "$2" "$4" "${@:5}"
-	READ_FILE=$MNT/read READ_OFFSET=0
-	lay_out read "$READ_MIB"
-	queue_set scheduler none
-	trace_disks
-}
-
-# fresh_raw(disk, [attribute=value...]) - the same without a file system
-function fresh_raw() {
-	OPT+=([disk]=$1 [stack]=none)
-	wbdisk_create test "$(wbdisk_profile "$1")" "seed=${OPT[seed]}" "${@:2}" ||
-		die "cannot make the disk: $*"
-	DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test DISK_NAME=wbd-test DISK_LOWER=(wbd-test)
-	DISK_MODELS=(test) STACK_DEV='' MNT=/mnt/writeback
-	READ_FILE=$DISK_DEV READ_OFFSET=$RAW_READ_OFFSET
-	trace_disks
-}
-
-# lay_out(file, MiB) - its blocks are there beforehand, nothing is dirty
-function lay_out() {
-	dd if=/dev/zero of="$MNT/$1" bs=1M count="$2" conv=fsync status=none ||
-		die "cannot write $MNT/$1"
-}
-
-# dirty(file, KiB) - in the page cache
-function dirty() {
-	dd if=/dev/zero of="$1" bs=64k count=$(($2 / 64)) conv=notrunc status=none ||
-		die "cannot write $1"
-}
+opt_parse "Throttling by bytes: its attributes, and the bound on what reads wait behind." "$@"
 
 # ---- load ------------------------------------------------------------------
 
-STARTED=	# the last task that start() started
-READERS_PID=
-
-# start(cmd...) - in the background, without a word
-function start() {
-	"$@" > /dev/null 2>> "$WB_OUT/tasks.err" &
-	STARTED=$!
-}
-
-# ioprio classes of readers: SCHED_FIFO alone would make theirs RT, for which
-# mq-deadline keeps all other requests back for 10 s.
-readonly CLASS_RT=1 CLASS_BE=2
-READER_CLASS=$CLASS_BE
-
-# fio_start(options...) - readers, at a higher priority than everything else
-function fio_start() {
-	start chrt -f "$RT_PRIO" fio --filename="$READ_FILE" --offset="$READ_OFFSET" \
-		--size="${READ_MIB}m" --rw=randread --bs=4k --direct=1 --ioengine=psync \
-		--thread=1 --time_based --clocksource=clock_gettime \
-		--randseed="${OPT[seed]}" --rate_iops="$READER_IOPS" \
-		--prioclass="$READER_CLASS" --prio=4 "$@"
-}
-
-# all_read() - has every disk completed some reads?
-function all_read() {
-	local name
-	for name in "${DISK_MODELS[@]}"; do
-		[ "$(wbdisk_stat "$name" reads)" -ge 20 ] || return
-	done
-}
-
-# stats_reset() - of every disk
-function stats_reset() {
-	local name
-	for name in "${DISK_MODELS[@]}"; do
-		wbdisk_set "$name" reset_stats 1
-	done
-}
-
-# readers_start() - returns when they read
-function readers_start() {
-	stats_reset
-	fio_start --name=readers --numjobs="$READERS" --runtime=600
-	READERS_PID=$STARTED
-	loop_until all_read || die "the readers do not read: $(tail -n 1 "$WB_OUT/tasks.err")"
-}
-
-function readers_stop() {
-	kill -INT "$READERS_PID"
-	wait "$READERS_PID"
-}
-
 declare -A PEAK	# most bytes of writes in each disk
 declare -A BEFORE	# its limit and max_io when the load begins
-
-# bytes_get(disk, key) - one number of what debugfs knows
-function bytes_get() {
-	awk -v key="$2" '$1 == key { print $2 }' "$DEBUGFS/$1/rqos/wbt/bytes"
-}
 
 # load(file, MiB, [sync]) - dd and sync next to readers; statistics and trace show
 # it.  The flusher begins with the first MiBs; with "sync" all is left to sync.
@@ -199,7 +45,7 @@ function load() {
 		BEFORE[$name]="$(bytes_get "$name" limit) $(bytes_get "$name" max_io)"
 	done
 	stats_reset
-	echo > "$TRACE/trace"
+	trace_clear
 	dd if=/dev/zero of="$1" bs=1M count="$2" conv=notrunc status=none ||
 		note "dd failed"
 	sync
@@ -207,25 +53,6 @@ function load() {
 		PEAK[wbd-$name]=$(wbdisk_stat "$name" inflight_write_peak_bytes)
 	done
 	readers_stop
-}
-
-# ---- the trace -------------------------------------------------------------
-
-# events() - one line "name seconds pid rest" for each event so far
-function events() {
-	awk '!/^#/ {
-		for (i = 1; i <= NF && $i !~ /^(block|wbt|wbdisk)_[a-z_]+:$/; i++)
-			;
-		if (i > NF)
-			next
-		name = $i; sub(/:$/, "", name)
-		time = $(i - 1); sub(/:$/, "", time)
-		pid = $1; sub(/.*-/, "", pid)
-		rest = ""
-		while (++i <= NF)
-			rest = rest " " $i
-		print name, time, pid rest
-	}' "$TRACE/trace"
 }
 
 declare -A SEEN
@@ -505,7 +332,7 @@ function test_leave() {
 	fresh fifo xfs none "" link_mbps=150
 	start dd if=/dev/zero of="$MNT/write" bs=1M count=360
 	sleep .2
-	echo > "$TRACE/trace"
+	trace_clear
 	# With readers, without, and with them again.
 	fio_start --name=first --runtime=600ms --name=second --startdelay=1200ms --runtime=500ms
 	wait
@@ -550,337 +377,10 @@ function test_leave() {
 	disk_teardown
 }
 
-# ---- order -----------------------------------------------------------------
-
-BACKLOG_PIDS=()
-
-# backlog_start() - several tasks write in the background until the disk has more
-# than it takes
-function backlog_start() {
-	local i
-	BACKLOG_PIDS=()
-	for ((i = 0; i < BACKLOG_WRITERS; i++)); do
-		dirty "$MNT/background$i" $((BACKLOG_MIB * 1024))
-	done
-	for ((i = 0; i < BACKLOG_WRITERS; i++)); do
-		start xfs_io -c "sync_range -w 0 ${BACKLOG_MIB}m" "$MNT/background$i"
-		BACKLOG_PIDS+=("$STARTED")
-	done
-}
-
-function backlog_wait() {
-	wait "${BACKLOG_PIDS[@]}"
-}
-
-# backlog_there() - do some of them still have to write?
-function backlog_there() {
-	kill -0 "${BACKLOG_PIDS[0]}" || kill -0 "${BACKLOG_PIDS[1]}"
-} 2> /dev/null
-
-# slow_down() - from here on the disk is slow
-function slow_down() {
-	wbdisk_set test link_mbps "$SLOW_MBPS"
-}
-
-# passed(first, last) - of the write bios to these sectors: how many; how many
-# background writes were issued between the arrival of one and the request with it,
-# at most; and the longest time of that, ms
-function passed() {
-	events | awk -v first="$1" -v last="$2" '
-		$5 !~ /W/ { next }
-		$1 == "block_bio_queue" && $6 >= first && $6 <= last { since[$6] = $2; count[$6] = others }
-		$1 == "block_rq_issue" && $6 && $8 >= first && $8 <= last {
-			for (sector in since) {
-				if (sector + 0 < $8 || sector + 0 >= $8 + $10)
-					continue
-				n++
-				if (others - count[sector] > most) most = others - count[sector]
-				if ($2 - since[sector] > wait) wait = $2 - since[sector]
-				delete since[sector]
-			}
-			next
-		}
-		$1 == "block_rq_issue" && $5 == "W" { others++ }
-		END { printf "%d %d %.3f\n", n, most, wait * 1000 }'
-}
-
-# sectors(file) - first and last one of a file with a single extent
-function sectors() {
-	xfs_io -c bmap "$1" | awk '
-		$2 ~ /^\[/ && $3 ~ /^[0-9]+\.\.[0-9]+$/ { n++; split($3, s, /\.\./) }
-		END { if (n == 1) print s[1], s[2] + 0 }' | grep .
-}
-
-# test_sync(scheduler, [readers' class]) - of fdatasync no log writes are part
-function test_sync() {
-	local i first last n most ms label="sync, $1${2:+, readers of class $2}" suffix="_${1//-/_}${2:+_$2}"
-	[ -z "${2:-}" ] || READER_CLASS=$CLASS_RT
-	fresh fifo xfs none ""
-	queue_set scheduler "$1"
-	lay_out idle 1
-	read -r first last < <(sectors "$MNT/idle") || die "no extent of $MNT/idle"
-	slow_down
-	readers_start
-	backlog_start
-	sleep .1
-	echo > "$TRACE/trace"
-	check "$label: background writes are held back" holds "$(bytes_get "$DISK_NAME" held_bytes) > 0"
-	for ((i = 0; i < FSYNCS; i++)); do
-		dd if=/dev/zero of="$MNT/idle" bs=4k count=1 conv=notrunc,fdatasync status=none
-	done
-	check "$label: the backlog outlasts the syncs" backlog_there
-	read -r n most ms < <(passed "$first" "$last")
-	metric "bytes_sync_passed_by$suffix" "$most" requests
-	metric "bytes_sync_wait_max$suffix" "$ms" ms
-	check "$label: all $FSYNCS syncs wrote" [ "$n" -eq "$FSYNCS" ]
-	check "$label: at most $FSYNC_PASSED_BY background writes go before one" \
-		[ "$most" -le "$FSYNC_PASSED_BY" ]
-	readers_stop
-	READER_CLASS=$CLASS_BE
-	backlog_wait
-	sync
-	disk_teardown
-}
-
-# issued(flags) - bytes of the write requests with such flags
-function issued() {
-	events | awk -v rwbs="$1" '$1 == "block_rq_issue" && $5 == rwbs { n += $6 } END { print n + 0 }'
-}
-
-# all_sync() - has the disk seen more than the files' first contents?
-function all_sync() {
-	[ "$(issued WS)" -gt $((2 * SYNC_TASKS * MIB)) ]
-}
-
-# The background next to nothing but writes that someone waits for.
-function test_fair() {
-	local mbps bytes syncs
-	fresh fifo xfs none ""
-	lay_out large "$LARGE_SYNC_MIB"
-	slow_down
-	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
-		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
-		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
-	READERS_PID=$STARTED
-	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
-	backlog_start
-	echo > "$TRACE/trace"
-	sleep "$(calc "$SYNC_MS / 1e3")"
-	bytes=$(issued W)
-	syncs=$(events | grep -c '^block_rq_issue.* WS ')
-	readers_stop
-	mbps=$(calc "$bytes / $SYNC_MS / 1e3")
-	metric bytes_background_mbps "$mbps" MB/s
-	metric bytes_sync_writes "$syncs" requests
-	check "fair: the background goes on beside $SYNC_TASKS tasks that fsync" \
-		holds "$mbps >= $SLOW_MBPS / 4 && $syncs > 10 * $SYNC_TASKS"
-	backlog_wait
-	sync
-
-	# A large one: no limit in bytes lets it pass.
-	dirty "$MNT/large" $((LARGE_SYNC_MIB * 1024))
-	readers_start
-	backlog_start
-	sleep .1
-	echo > "$TRACE/trace"
-	sync -d "$MNT/large"
-	check "fair: the backlog outlasts a large sync" backlog_there
-	bytes=$(issued W)
-	metric bytes_background_share "$(calc "100 * $bytes / ($bytes + $(issued WS) + 1)")" percent
-	check "fair: nor does that stop it" holds "$bytes > $LARGE_SYNC_MIB * $MIB / 64"
-	readers_stop
-	backlog_wait
-	sync
-	disk_teardown
-}
-
-# ---- what is exempt --------------------------------------------------------
-
-function test_direct() {
-	local pid n most least ms first last
-	fresh fifo xfs none "" max_segments=1024
-	lay_out direct "$DIRECT_MIB"
-	read -r first last < <(sectors "$MNT/direct") || die "no extent of $MNT/direct"
-	slow_down
-	readers_start
-	backlog_start
-	sleep .1
-	echo > "$TRACE/trace"
-	start dd if=/dev/zero of="$MNT/direct" bs=1M count="$DIRECT_MIB" oflag=direct conv=notrunc
-	pid=$STARTED
-	wait "$pid"
-	check "direct: the backlog outlasts it" backlog_there
-	read -r n most ms < <(passed "$first" "$last")
-	metric bytes_direct_wait_max "$ms" ms
-	check "direct: no background write goes before one" [ "$n $most" = "$DIRECT_MIB 0" ]
-	read -r least most < <(events | awk -v first="$first" -v last="$last" '
-		$1 == "block_rq_issue" && $5 ~ /W/ && $8 >= first && $8 <= last {
-			if (!n++ || $6 < least) least = $6
-			if ($6 > most) most = $6
-		}
-		END { print least + 0, most + 0 }')
-	check "direct: 1 MiB stays 1 MiB" [ "$least $most" = "$MIB $MIB" ]
-	readers_stop
-	backlog_wait
-	sync
-	disk_teardown
-}
-
-# swap_out() - push some tmpfs out of a small cgroup
-function swap_out() {
-	local group=$CGROUP/wbt-bytes
-	mkdir "$group" && on_exit rmdir "$group" || return
-	echo "${SWAP_MEMORY_MIB}M" > "$group/memory.max" || return
-	(
-		echo "$BASHPID" > "$group/cgroup.procs"
-		# Zeroes are not written.
-		exec yes calm
-	) | (
-		echo "$BASHPID" > "$group/cgroup.procs"
-		exec dd of="$WB_OUT/swapped/data" bs=64k count=$((SWAPPED_MIB * 16)) iflag=fullblock
-	)
-} 2>> "$WB_OUT/tasks.err"
-
-function test_swap() {
-	local n most ms first last
-	if ! { echo +memory > "$CGROUP/cgroup.subtree_control"; } 2> /dev/null; then
-		skip_test "swap: the backlog outlasts it" "needs the memory controller of cgroup v2"
-		skip_test "swap: it is not held back" "needs the memory controller of cgroup v2"
-		return
-	fi
-	fresh fifo xfs none ""
-	lay_out swap "$SWAP_MIB"
-	chmod 600 "$MNT/swap"
-	if ! mkswap "$MNT/swap" > /dev/null || ! swapon "$MNT/swap"; then
-		die "cannot swap to $MNT/swap"
-	fi
-	on_exit swap_off "$MNT/swap"
-	read -r first last < <(sectors "$MNT/swap") || die "no extent of $MNT/swap"
-	mkdir "$WB_OUT/swapped" && mount -t tmpfs tmpfs "$WB_OUT/swapped"
-	on_exit umount_fs "$WB_OUT/swapped"
-	slow_down
-	readers_start
-	backlog_start
-	sleep .1
-	echo > "$TRACE/trace"
-	swap_out
-	check "swap: the backlog outlasts it" backlog_there
-	read -r n most ms < <(passed "$first" "$last")
-	metric bytes_swap_passed_by "$most" requests
-	note "swap: $n bios, longest wait $ms ms"
-	check "swap: it is not held back" holds "$n > 100 && $most <= 1"
-	readers_stop
-	backlog_wait
-	umount_fs "$WB_OUT/swapped"
-	swap_off "$MNT/swap"
-	disk_teardown
-}
-
-function swap_off() {
-	! grep -q "^$1 " /proc/swaps || swapoff "$1"
-}
-
-# ---- accounting ------------------------------------------------------------
-
-# at_rest() - is nothing charged or held once nothing is written any more?
-function at_rest() {
-	local left
-	sync
-	sleep "$REST"
-	left=$(awk '/^(inflight|held|held_bytes|gate) / && $2 != 0' "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes") ||
-		return
-	[ -z "$left" ] && return
-	note "${left//$'\n'/, } of $DISK_NAME is left"
-	return 1
-}
-
-# changes() - the kernel checks its counts when a setting changes
-function changes() {
-	queue_set wbt_policy requests && queue_set wbt_policy bytes && at_rest
-}
-
-# mixed(label, disk, fs, scheduler, nomerges) - two results
-function mixed() {
-	local label="account: $2, $3, $4, nomerges $5" i
-	fresh "$2" "$3" none discard
-	if ! queue_set scheduler "$4" || ! queue_set nomerges "$5"; then
-		die "cannot set up $label"
-	fi
-	readers_start
-	start dd if=/dev/zero of="$MNT/buffered" bs=1M count=48
-	dd if=/dev/zero of="$MNT/direct" bs=1M count=8 oflag=direct status=none
-	for i in 1 2 3 4 5; do
-		dd if=/dev/zero of="$MNT/small" bs=4k count=$((i * 7)) conv=fsync status=none
-	done
-	rm "$MNT/direct"
-	dd if=/dev/zero of="$MNT/synced" bs=1M count=16 conv=fsync status=none
-	wait "$STARTED"
-	rm "$MNT/synced"
-	sync
-	readers_stop
-	check "$label: nothing is left over" at_rest
-	check "$label: nor after a change of policy" changes
-	disk_teardown
-}
-
-# mixed_raw(disk, scheduler, nomerges) - with I/O errors and discards
-function mixed_raw() {
-	local label="account: $1, raw, $2, nomerges $3" fault
-	fresh_raw "$1"
-	if ! queue_set scheduler "$2" || ! queue_set nomerges "$3"; then
-		die "cannot set up $label"
-	fi
-	queue_set io_timeout 300
-	readers_start
-	for fault in "write 10" "write 3 timeout"; do
-		wbdisk_set test fail_nth "$fault"
-		dd if=/dev/zero of="$DISK_DEV" bs=64k count=128 conv=notrunc,fsync status=none 2> /dev/null
-	done
-	dd if=/dev/zero of="$DISK_DEV" bs=64k count=32 seek=512 oflag=direct status=none
-	start dd if=/dev/zero of="$DISK_DEV" bs=1M count=8 seek=64 conv=notrunc
-	blkdiscard -o $((128 * MIB)) -l $((16 * MIB)) "$DISK_DEV"
-	blkdiscard -z -o $((128 * MIB)) -l $((16 * MIB)) "$DISK_DEV"
-	wait "$STARTED"
-	sync
-	readers_stop
-	note "$label: $(wbdisk_stat test errors_injected) errors"
-	check "$label: nothing is left over" at_rest
-	check "$label: nor after a change of policy" changes
-	disk_teardown
-}
-
-# A disk that is pulled out while writes are held.
-function test_removal() {
-	fresh_raw fifo link_mbps="$SLOW_MBPS"
-	readers_start
-	start dd if=/dev/zero of="$DISK_DEV" bs=1M count=64 conv=fsync
-	sleep .3
-	check "removal: background writes are held back" holds "$(bytes_get "$DISK_NAME" held_bytes) > 0"
-	wbdisk_destroy test
-	wait
-	check "removal: the disk goes" [ ! -e "/sys/block/$DISK_NAME" ]
-}
-
 # ---- main ------------------------------------------------------------------
 
-wb_begin fio awk dd chrt xfs_io mkfs.xfs mke2fs blkdiscard mkswap
-need_wbdisk
-wbdisk_create test fifo || die "cannot make a disk"
-DISK_NAME=wbd-test
-[ -e "$(queue_file wbt_policy)" ] ||
-	skip_all "this kernel has no queue/wbt_policy: it throttles writeback by requests only"
-[ -r "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes" ] || mount -t debugfs debugfs "${DEBUGFS%/*}" 2> /dev/null
-[ -r "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes" ] || skip_all "needs CONFIG_BLK_DEBUG_FS"
-wbdisk_destroy test
-mkdir -p "$TRACE" 2> /dev/null
-[ -e "$TRACE/events/wbt/wbt_bytes/enable" ] || skip_all "needs tracefs with wbt:wbt_bytes in $TRACING"
-on_exit rmdir "$TRACE"
-echo 16384 > "$TRACE/buffer_size_kb"
-for event in block/block_bio_queue block/block_rq_issue wbdisk/wbdisk_queue wbt/wbt_bytes; do
-	echo 1 > "$TRACE/events/$event/enable"
-done
-
-ktap_set_plan 114
+bytes_begin wbt-bytes
+ktap_set_plan 82
 test_sysfs
 test_longest
 test_flips
@@ -888,22 +388,5 @@ test_bound
 test_stack linear
 test_stack raid0
 test_leave
-# The flusher stays out of what follows: tasks write, and know what.
-set_dirty background_ratio 50
-set_dirty ratio 60
-set_dirty writeback_centisecs 0
-test_sync none
-test_sync mq-deadline
-test_sync mq-deadline rt
-test_fair
-test_direct
-test_swap
-restore_dirty
-mixed account sata xfs mq-deadline 0
-mixed account nvme ext4 none 2
-mixed account fifo ext4 kyber 1
-mixed_raw sata mq-deadline 0
-mixed_raw nvme none 2
-test_removal
 check_dmesg
 ktap_finished

@@ -21,9 +21,9 @@
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-wbt.sh
+. "$WB_DIR/lib-wbt.sh"
 
-readonly TRACING=/sys/kernel/tracing
-readonly TRACE=$TRACING/instances/wbt-fixes
 readonly LAT_OK=1	# enum in block/blk-wbt.c
 # Fast enough is what any disk does, slow only one that stands still.
 readonly WBT_LAT_US=50000
@@ -52,18 +52,11 @@ opt_parse "Empty flushes, sync writes, scale step and queue depth in writeback t
 
 # ---- disk and trace --------------------------------------------------------
 
-# queue_set(attribute, value)
-function queue_set() {
-	{ echo "$2" > "/sys/block/$DISK_NAME/queue/$1"; } 2> /dev/null && return
-	note "cannot set $1 to $2"
-	return 1
-}
-
 # fresh([attribute=value...]) - file system on a new disk that wbt throttles by
 # counting requests; its events are traced
 #	It keeps its scheduler, see test_depth.
 function fresh() {
-	local dev options=
+	local options=
 	# Reads of ext4's own in the stall would make wbt lower its limits.
 	[ "${OPT[fs]}" != ext4 ] || options=no_prefetch_block_bitmaps
 	disk_setup "${OPT[fs]}" "$options" "${DISK[@]}" "$@"
@@ -72,38 +65,10 @@ function fresh() {
 	fi
 	# This sets the step to 0, too.
 	queue_set wbt_lat_usec "$WBT_LAT_US" || die "wbt is off"
-	IFS=: read -r -a dev < "/sys/block/$DISK_NAME/dev"
-	echo "dev == $((dev[0] << 20 | dev[1]))" | tee \
-		"$TRACE/events/block/block_bio_queue/filter" > "$TRACE/events/block/block_getrq/filter"
-	echo "name == \"${dev[0]}:${dev[1]}\"" | tee \
-		"$TRACE/events/wbt/wbt_timer/filter" > "$TRACE/events/wbt/wbt_step/filter"
 	# A new disk counts as one whose writers were throttled in the last second,
 	# and wbt then lets background writes have the limit of all others.
 	sleep 1.2
-	echo > "$TRACE/trace"
-}
-
-# events() - one line "name seconds pid rest" for each event so far
-function events() {
-	awk '!/^#/ {
-		for (i = 1; i <= NF && $i !~ /^(block|wbt)_[a-z_]+:$/; i++)
-			;
-		if (i > NF)
-			next
-		name = $i; sub(/:$/, "", name)
-		time = $(i - 1); sub(/:$/, "", time)
-		pid = $1; sub(/.*-/, "", pid)
-		rest = ""
-		while (++i <= NF)
-			rest = rest " " $i
-		print name, time, pid rest
-	}' "$TRACE/trace"
-}
-
-# lay_out(file, MiB) - its blocks are there beforehand, nothing is dirty
-function lay_out() {
-	dd if=/dev/zero of="$MNT/$1" bs=1M count="$2" conv=fsync status=none ||
-		die "cannot write $MNT/$1"
+	trace_disks ""
 }
 
 # dirty(file, KiB) - in the page cache
@@ -113,15 +78,6 @@ function dirty() {
 }
 
 # ---- tasks that sleep ------------------------------------------------------
-
-WRITER_PIDS=()	# of the background writers
-STARTED=	# the last task that start() started
-
-# start(cmd...) - in the background, without a word
-function start() {
-	"$@" > /dev/null 2>> "$WB_OUT/tasks.err" &
-	STARTED=$!
-}
 
 # throttled(pid...) - do all these tasks sleep in wbt?
 function throttled() {
@@ -142,10 +98,10 @@ function admitted() {
 # at_rest() - all background writers sleep, and no limit rises any more
 function at_rest() {
 	local before
-	throttled "${WRITER_PIDS[@]}" || return
+	throttled "${BACKGROUND_PIDS[@]}" || return
 	before=$(events | grep -c ^block_getrq)
 	sleep "$SETTLE"
-	throttled "${WRITER_PIDS[@]}" && [ "$(events | grep -c ^block_getrq)" = "$before" ]
+	throttled "${BACKGROUND_PIDS[@]}" && [ "$(events | grep -c ^block_getrq)" = "$before" ]
 }
 
 # fill() - stop the disk and fill wbt; one result
@@ -155,13 +111,9 @@ function fill() {
 	for ((i = 0; i < WRITERS; i++)); do
 		dirty "background$i" $((WRITE_MIB * 1024))
 	done
-	echo > "$TRACE/trace"
+	trace_clear
 	wbdisk_set test stall_ms "$STALL_MS"
-	WRITER_PIDS=()
-	for ((i = 0; i < WRITERS; i++)); do
-		start xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "$MNT/background$i"
-		WRITER_PIDS+=("$STARTED")
-	done
+	background_start "$WRITERS" "$WRITE_MIB"
 	check "$1: $WRITERS background writers sleep in wbt" loop_until at_rest
 	note "$(events | grep -c ^block_getrq) requests in flight"
 }
@@ -187,7 +139,7 @@ function not_throttled() {
 # passed(pid) - how many requests of the background writers were admitted between
 # the arrival and the admission of this task's first bio; nothing if it never was
 function passed() {
-	events | awk -v pid="$1" -v writers="${WRITER_PIDS[*]}" '
+	events | awk -v pid="$1" -v writers="${BACKGROUND_PIDS[*]}" '
 		BEGIN { n = split(writers, w, " "); while (n) writer[w[n--]] = 1 }
 		$1 == "block_bio_queue" && $3 == pid { here = 1 }
 		$1 == "block_getrq" && $3 == pid && here { print count + 0; exit }
@@ -231,10 +183,8 @@ function flushes() {
 	for ((i = 0; i < WRITERS; i++)); do
 		dirty "background$i" $((WRITE_MIB * 1024))
 	done
-	echo > "$TRACE/trace"
-	for ((i = 0; i < WRITERS; i++)); do
-		start xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "$MNT/background$i"
-	done
+	trace_clear
+	background_start "$WRITERS" "$WRITE_MIB"
 	for ((i = 0; i < 10; i++)); do
 		sync "$MNT/clean"
 	done
@@ -297,7 +247,7 @@ function test_step() {
 	lay_out write 16
 	sync
 	echo 3 > "$VM/drop_caches"
-	echo > "$TRACE/trace"
+	trace_clear
 	common=(--thread --clocksource=clock_gettime --time_based --runtime=3
 		--randseed="${OPT[seed]}")
 	# Ten writes in each of wbt's windows, three are enough for it.
@@ -332,7 +282,7 @@ function test_fair() {
 	done
 	lay_out sync 16
 	sync
-	echo > "$TRACE/trace"
+	trace_clear
 	fio --thread --clocksource=clock_gettime --time_based --runtime="$FAIR_SECONDS" \
 		--randseed="${OPT[seed]}" \
 		--name=sync --filename="$MNT/sync" --size=16m --rw=randwrite --bs=4k \
@@ -367,7 +317,7 @@ function test_depth() {
 	fresh
 	tags=$(wbdisk_get test queue_depth)
 	check "depth: the scheduler can be none" queue_set scheduler none
-	echo > "$TRACE/trace"
+	trace_clear
 	dd if=/dev/zero of="$MNT/write" bs=1M count=$DEPTH_MIB conv=fsync status=none 2> "$WB_OUT/dd.log"
 	most=$(events | sed -n 's/^wbt_step .*max=\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
 	metric depth_max "${most:-0}" requests
@@ -383,14 +333,7 @@ wb_begin fio xfs_io
 	skip_all "needs the modelled disk, which can be stopped"
 disk_check
 [ -r /proc/self/stack ] || skip_all "needs /proc/PID/stack (CONFIG_STACKTRACE)"
-mkdir -p "$TRACE" 2> /dev/null
-[ -e "$TRACE/events/wbt/wbt_timer/enable" ] ||
-	skip_all "needs tracefs with the events of wbt in $TRACING"
-on_exit rmdir "$TRACE"
-echo 8192 > "$TRACE/buffer_size_kb"
-for event in block/block_bio_queue block/block_getrq wbt/wbt_timer wbt/wbt_step; do
-	echo 1 > "$TRACE/events/$event/enable"
-done
+trace_open wbt-fixes 8192 block/block_bio_queue block/block_getrq wbt/wbt_timer wbt/wbt_step
 # The flusher stays out of it, and nobody waits for memory to become clean.
 set_dirty background_ratio 50
 set_dirty ratio 60

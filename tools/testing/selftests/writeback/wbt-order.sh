@@ -1,0 +1,259 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Whom writeback throttling by bytes (wbt_policy) lets pass:
+#	sync	a small write that someone waits for passes what is held back
+#	fair	the background goes on beside such writes
+#	direct	O_DIRECT writes are not held back, nor split
+#	swap	nor is swap held back
+#
+# The order is that of trace events: bios that arrive, requests that are sent.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-wbt-bytes.sh
+. "$WB_DIR/lib-wbt-bytes.sh"
+
+readonly CGROUP=/sys/fs/cgroup
+readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
+readonly FSYNCS=10 FSYNC_PASSED_BY=4
+readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
+readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
+
+opt_parse "Throttling by bytes: who passes what is held back, and who is exempt." "$@"
+
+# ---- the backlog -----------------------------------------------------------
+
+# backlog_start() - several tasks write in the background until the disk has more
+# than it takes
+function backlog_start() {
+	local i
+	for ((i = 0; i < BACKLOG_WRITERS; i++)); do
+		dirty "$MNT/background$i" $((BACKLOG_MIB * 1024))
+	done
+	background_start "$BACKLOG_WRITERS" "$BACKLOG_MIB"
+}
+
+function backlog_wait() {
+	wait "${BACKGROUND_PIDS[@]}"
+}
+
+# backlog_there() - do some of them still have to write?
+function backlog_there() {
+	kill -0 "${BACKGROUND_PIDS[0]}" || kill -0 "${BACKGROUND_PIDS[1]}"
+} 2> /dev/null
+
+# passed(first, last) - of the write bios to these sectors: how many; how many
+# background writes were issued between the arrival of one and the request with it,
+# at most; and the longest time of that, ms
+function passed() {
+	events | awk -v first="$1" -v last="$2" '
+		$5 !~ /W/ { next }
+		$1 == "block_bio_queue" && $6 >= first && $6 <= last { since[$6] = $2; count[$6] = others }
+		$1 == "block_rq_issue" && $6 && $8 >= first && $8 <= last {
+			for (sector in since) {
+				if (sector + 0 < $8 || sector + 0 >= $8 + $10)
+					continue
+				n++
+				if (others - count[sector] > most) most = others - count[sector]
+				if ($2 - since[sector] > wait) wait = $2 - since[sector]
+				delete since[sector]
+			}
+			next
+		}
+		$1 == "block_rq_issue" && $5 == "W" { others++ }
+		END { printf "%d %d %.3f\n", n, most, wait * 1000 }'
+}
+
+# sectors(file) - first and last one of a file with a single extent
+function sectors() {
+	xfs_io -c bmap "$1" | awk '
+		$2 ~ /^\[/ && $3 ~ /^[0-9]+\.\.[0-9]+$/ { n++; split($3, s, /\.\./) }
+		END { if (n == 1) print s[1], s[2] + 0 }' | grep .
+}
+
+# test_sync(scheduler, [readers' class]) - of fdatasync no log writes are part
+function test_sync() {
+	local i first last n most ms label="sync, $1${2:+, readers of class $2}" suffix="_${1//-/_}${2:+_$2}"
+	[ -z "${2:-}" ] || READER_CLASS=$CLASS_RT
+	fresh fifo xfs none ""
+	queue_set scheduler "$1"
+	lay_out idle 1
+	read -r first last < <(sectors "$MNT/idle") || die "no extent of $MNT/idle"
+	slow_down
+	readers_start
+	backlog_start
+	sleep .1
+	trace_clear
+	check "$label: background writes are held back" holds "$(bytes_get "$DISK_NAME" held_bytes) > 0"
+	for ((i = 0; i < FSYNCS; i++)); do
+		dd if=/dev/zero of="$MNT/idle" bs=4k count=1 conv=notrunc,fdatasync status=none
+	done
+	check "$label: the backlog outlasts the syncs" backlog_there
+	read -r n most ms < <(passed "$first" "$last")
+	metric "bytes_sync_passed_by$suffix" "$most" requests
+	metric "bytes_sync_wait_max$suffix" "$ms" ms
+	check "$label: all $FSYNCS syncs wrote" [ "$n" -eq "$FSYNCS" ]
+	check "$label: at most $FSYNC_PASSED_BY background writes go before one" \
+		[ "$most" -le "$FSYNC_PASSED_BY" ]
+	readers_stop
+	READER_CLASS=$CLASS_BE
+	backlog_wait
+	sync
+	disk_teardown
+}
+
+# issued(flags) - bytes of the write requests with such flags
+function issued() {
+	events | awk -v rwbs="$1" '$1 == "block_rq_issue" && $5 == rwbs { n += $6 } END { print n + 0 }'
+}
+
+# all_sync() - has the disk seen more than the files' first contents?
+function all_sync() {
+	[ "$(issued WS)" -gt $((2 * SYNC_TASKS * MIB)) ]
+}
+
+# The background next to nothing but writes that someone waits for.
+function test_fair() {
+	local mbps bytes syncs
+	fresh fifo xfs none ""
+	lay_out large "$LARGE_SYNC_MIB"
+	slow_down
+	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
+		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
+		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
+	READERS_PID=$STARTED
+	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	backlog_start
+	trace_clear
+	sleep "$(calc "$SYNC_MS / 1e3")"
+	bytes=$(issued W)
+	syncs=$(events | grep -c '^block_rq_issue.* WS ')
+	readers_stop
+	mbps=$(calc "$bytes / $SYNC_MS / 1e3")
+	metric bytes_background_mbps "$mbps" MB/s
+	metric bytes_sync_writes "$syncs" requests
+	check "fair: the background goes on beside $SYNC_TASKS tasks that fsync" \
+		holds "$mbps >= $SLOW_MBPS / 4 && $syncs > 10 * $SYNC_TASKS"
+	backlog_wait
+	sync
+
+	# A large one: no limit in bytes lets it pass.
+	dirty "$MNT/large" $((LARGE_SYNC_MIB * 1024))
+	readers_start
+	backlog_start
+	sleep .1
+	trace_clear
+	sync -d "$MNT/large"
+	check "fair: the backlog outlasts a large sync" backlog_there
+	bytes=$(issued W)
+	metric bytes_background_share "$(calc "100 * $bytes / ($bytes + $(issued WS) + 1)")" percent
+	check "fair: nor does that stop it" holds "$bytes > $LARGE_SYNC_MIB * $MIB / 64"
+	readers_stop
+	backlog_wait
+	sync
+	disk_teardown
+}
+
+# ---- what is exempt --------------------------------------------------------
+
+function test_direct() {
+	local pid n most least ms first last
+	fresh fifo xfs none "" max_segments=1024
+	lay_out direct "$DIRECT_MIB"
+	read -r first last < <(sectors "$MNT/direct") || die "no extent of $MNT/direct"
+	slow_down
+	readers_start
+	backlog_start
+	sleep .1
+	trace_clear
+	start dd if=/dev/zero of="$MNT/direct" bs=1M count="$DIRECT_MIB" oflag=direct conv=notrunc
+	pid=$STARTED
+	wait "$pid"
+	check "direct: the backlog outlasts it" backlog_there
+	read -r n most ms < <(passed "$first" "$last")
+	metric bytes_direct_wait_max "$ms" ms
+	check "direct: no background write goes before one" [ "$n $most" = "$DIRECT_MIB 0" ]
+	read -r least most < <(events | awk -v first="$first" -v last="$last" '
+		$1 == "block_rq_issue" && $5 ~ /W/ && $8 >= first && $8 <= last {
+			if (!n++ || $6 < least) least = $6
+			if ($6 > most) most = $6
+		}
+		END { print least + 0, most + 0 }')
+	check "direct: 1 MiB stays 1 MiB" [ "$least $most" = "$MIB $MIB" ]
+	readers_stop
+	backlog_wait
+	sync
+	disk_teardown
+}
+
+# swap_out() - push some tmpfs out of a small cgroup
+function swap_out() {
+	local group=$CGROUP/wbt-bytes
+	mkdir "$group" && on_exit rmdir "$group" || return
+	echo "${SWAP_MEMORY_MIB}M" > "$group/memory.max" || return
+	(
+		echo "$BASHPID" > "$group/cgroup.procs"
+		# Zeroes are not written.
+		exec yes calm
+	) | (
+		echo "$BASHPID" > "$group/cgroup.procs"
+		exec dd of="$WB_OUT/swapped/data" bs=64k count=$((SWAPPED_MIB * 16)) iflag=fullblock
+	)
+} 2>> "$WB_OUT/tasks.err"
+
+function test_swap() {
+	local n most ms first last
+	if ! { echo +memory > "$CGROUP/cgroup.subtree_control"; } 2> /dev/null; then
+		skip_test "swap: the backlog outlasts it" "needs the memory controller of cgroup v2"
+		skip_test "swap: it is not held back" "needs the memory controller of cgroup v2"
+		return
+	fi
+	fresh fifo xfs none ""
+	lay_out swap "$SWAP_MIB"
+	chmod 600 "$MNT/swap"
+	if ! mkswap "$MNT/swap" > /dev/null || ! swapon "$MNT/swap"; then
+		die "cannot swap to $MNT/swap"
+	fi
+	on_exit swap_off "$MNT/swap"
+	read -r first last < <(sectors "$MNT/swap") || die "no extent of $MNT/swap"
+	mkdir "$WB_OUT/swapped" && mount -t tmpfs tmpfs "$WB_OUT/swapped"
+	on_exit umount_fs "$WB_OUT/swapped"
+	slow_down
+	readers_start
+	backlog_start
+	sleep .1
+	trace_clear
+	swap_out
+	check "swap: the backlog outlasts it" backlog_there
+	read -r n most ms < <(passed "$first" "$last")
+	metric bytes_swap_passed_by "$most" requests
+	note "swap: $n bios, longest wait $ms ms"
+	check "swap: it is not held back" holds "$n > 100 && $most <= 1"
+	readers_stop
+	backlog_wait
+	umount_fs "$WB_OUT/swapped"
+	swap_off "$MNT/swap"
+	disk_teardown
+}
+
+function swap_off() {
+	! grep -q "^$1 " /proc/swaps || swapoff "$1"
+}
+
+# ---- main ------------------------------------------------------------------
+
+bytes_begin wbt-order mkswap
+ktap_set_plan 21
+# The flusher stays out of it: tasks write, and know what.
+set_dirty background_ratio 50
+set_dirty ratio 60
+set_dirty writeback_centisecs 0
+test_sync none
+test_sync mq-deadline
+test_sync mq-deadline rt
+test_fair
+test_direct
+test_swap
+check_dmesg
+ktap_finished
