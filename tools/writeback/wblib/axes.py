@@ -228,6 +228,14 @@ _CASES = (
         needs_series=True,
     ),
     Case(
+        "wbt-kunit",
+        "KUnit suite of throttling by bytes: limit, order, accounting, control law",
+        "none: tests wbt_policy=bytes; skips on a kernel without it",
+        (),
+        wall_s=10,
+        needs_series=True,
+    ),
+    Case(
         "wbt-cost",
         "CPU time per O_DIRECT read and per page written on a null_blk, with throttling, without, and by policy",
         "none: what counting costs where there is nothing to throttle",

@@ -4,7 +4,10 @@
 # Runs the KUnit suites of wbdisk's model and store and relays their results:
 # one result per suite, with the suite's own nested before it.
 
+# shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-kunit.sh
+. "$WB_DIR/lib-kunit.sh"
 
 KO=$WB_DIR/test_modules/wbdisk_kunit.ko
 
@@ -16,25 +19,16 @@ need_wbdisk
 insmod "$KO" || skip_all "$KO does not load: CONFIG_KUNIT?"
 on_exit rmmod wbdisk_kunit
 
-# The suites have run when insmod returns; printk adds the time stamps.
-dmesg_new | sed 's/^\[[^]]*\] \?//' > "$WB_OUT/kunit.log"
+# The suites have run when insmod returns.
+dmesg_new | kunit_log > "$WB_OUT/kunit.log"
 grep -q 'kunit: disabled' "$WB_OUT/kunit.log" &&
 	skip_all "KUnit is built in but disabled: boot with kunit.enable=1"
-
-# Top level results are not indented: "ok 1 wbdisk-fifo".
-suites=$(grep -cE '^(not )?ok [0-9]+ wbdisk-' "$WB_OUT/kunit.log")
+suites=$(kunit_suites "$WB_OUT/kunit.log" wbdisk-)
 [ "$suites" -gt 0 ] ||
 	skip_all "no KUnit results in the kernel log: is the log too small?"
 
 ktap_set_plan $((suites + 2))
-while IFS= read -r line; do
-	case $line in
-	"    "*) printf '%s\n' "$line" ;;
-	"ok "*) ktap_test_pass "${line##* }" ;;
-	"not ok "*) ktap_test_fail "${line##* }" ;;
-	esac
-done < "$WB_OUT/kunit.log"
-metric kunit_cases "$(grep -cE '^ +(not )?ok [0-9]+ ' "$WB_OUT/kunit.log")" count
+kunit_relay "$WB_OUT/kunit.log" wbdisk-
 check "all four suites ran" [ "$suites" -eq 4 ]
 check_dmesg
 ktap_finished

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Results of KUnit suites in the kernel log, as results of a case.
+
+# kunit_log() - a kernel log (stdin) without the time stamps that printk adds
+function kunit_log() {
+	sed 's/^\[[^]]*\] \?//'
+}
+
+# kunit_suites(log, prefix) - how many suites of this name have ended
+function kunit_suites() {
+	grep -cE "^(not )?ok [0-9]+ $2" "$1"
+}
+
+# kunit_relay(log, prefix) - one result per suite, its own nested before it
+function kunit_relay() {
+	awk -v prefix="$2" '
+		/^    KTAP version/ { part = "" }
+		/^    / { part = part $0 "\n"; next }
+		/^(not )?ok [0-9]+ / {
+			if (index($NF, prefix) == 1) printf "%s%s\n", part, $0
+			part = ""
+		}' "$1" > "$1.suites"
+	while IFS= read -r line; do
+		case $line in
+		"    "*) printf '%s\n' "$line" ;;
+		"ok "*) ktap_test_pass "${line##* }" ;;
+		"not ok "*) ktap_test_fail "${line##* }" ;;
+		esac
+	done < "$1.suites"
+	metric kunit_cases "$(grep -cE '^ +(not )?ok [0-9]+ ' "$1.suites")" count
+}
