@@ -223,7 +223,7 @@ _CASES = (
         "ext4-model",
         "random operations on ext4 against a model in memory, with several file system formats",
         "none: looks for lost, stale or misplaced data",
-        (Axis("ops", "400", "operations for each format and set of mount options", (), 1, 999999),
+        (Axis("ops", "1000", "operations for each format and set of mount options", (), 1, 999999),
          Axis("formats", "short", "formats: plain, 1k and quota, or all", ("short", "all"))),
         wall_s=90,
     ),

@@ -211,7 +211,8 @@ static void op_mmap(struct file *f)
 		return;
 	if (len > f->size - off)
 		len = f->size - off;
-	if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, off, len))
+	/* A fault maps all blocks of its page. */
+	if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, off, (len + PAGE - 1) / PAGE * PAGE))
 		return;
 	note(f, "mmap", off, len);
 	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, off);
