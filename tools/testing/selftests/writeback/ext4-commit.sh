@@ -31,8 +31,7 @@ opt_parse "ext4: what fsync of a small file waits for." "$@"
 function run_fsync() {
 	local i start end
 	ext4_disk fifo capacity_mib=$DISK_MIB link_mbps=$DISK_MBPS
-	ext4_format || die "no file system"
-	ext4_mount "$1" || die "cannot mount with $1"
+	ext4_new "$1"
 	sync
 	dd if=/dev/zero of="$MNT/large" bs=1M count="${OPT[dirty-mib]}" status=none
 	WORST=0
@@ -49,8 +48,7 @@ function run_fsync() {
 # run_writers(options) - sets IOPS
 function run_writers() {
 	ext4_disk nvme-ssd capacity_mib=$DISK_MIB
-	ext4_format -J "size=$JOURNAL_MIB" || die "no file system"
-	ext4_mount "$1" || die "cannot mount with $1"
+	ext4_new "$1" -J "size=$JOURNAL_MIB"
 	fio --name=w --directory="$MNT" --rw=randwrite --bs=16k --fsync=1 --size="${WRITER_MIB}M" \
 		--fallocate=none --numjobs="${OPT[writers]}" --thread --group_reporting --ioengine=psync \
 		--time_based --runtime="${OPT[runtime]}" --randseed="${OPT[seed]}" \
@@ -66,8 +64,10 @@ wb_begin awk dd fio jq mke2fs e2fsck
 need_wbdisk
 ktap_set_plan 5
 # The flusher stays out of it: nothing is old or over a limit.
-set_dirty background_bytes $((1 << 30)) && set_dirty bytes $((3 << 29)) &&
-	set_dirty expire_centisecs 60000 || die "cannot set vm.dirty_*"
+if ! { set_dirty background_bytes $((1 << 30)) && set_dirty bytes $((3 << 29)) &&
+       set_dirty expire_centisecs 60000; }; then
+	die "cannot set vm.dirty_*"
+fi
 run_fsync delalloc
 check "delalloc: fsync does not wait for other files" holds "$WORST <= $FSYNC_S"
 run_fsync nodelalloc,dioread_nolock

@@ -58,8 +58,7 @@ function run_mount() {
 	shift 3
 	IFS=, read -ra pairs <<< "${OPT[disk-set]}"
 	ext4_disk fifo capacity_mib=$DISK_MIB "${pairs[@]}"
-	ext4_format || die "no file system"
-	ext4_mount "$options" || die "cannot mount with $options"
+	ext4_new "$options"
 	[ -z "$kb" ] || set_value "/sys/fs/ext4/$DISK_NAME/alloc_ahead_kb" "$kb" || die "no alloc_ahead_kb"
 	for size in "$@"; do
 		if [ "$size" = over ]; then
@@ -79,7 +78,7 @@ function run_mount() {
 wb_begin awk dd mke2fs e2fsck
 need_wbdisk
 ext4_disk fifo capacity_mib=64
-ext4_format && ext4_mount nodelalloc || die "no file system"
+ext4_new nodelalloc
 ext4_has alloc_ahead_kb || skip_all "this kernel's ext4 allocates page by page without delalloc"
 disk_teardown
 ktap_set_plan 11

@@ -71,8 +71,10 @@ function run_ops() {
 wb_begin mke2fs e2fsck xfs_io
 need_wbdisk
 [ -x "$WB_DIR/ext4_model" ] || skip_all "ext4_model is not built"
-set_dirty background_bytes "$BACKGROUND" && set_dirty expire_centisecs "$FLUSH_CENTISECS" &&
-	set_dirty writeback_centisecs "$FLUSH_CENTISECS" || die "cannot set vm.dirty_*"
+if ! { set_dirty background_bytes "$BACKGROUND" && set_dirty expire_centisecs "$FLUSH_CENTISECS" &&
+       set_dirty writeback_centisecs "$FLUSH_CENTISECS"; }; then
+	die "cannot set vm.dirty_*"
+fi
 formats=("${SHORT_FORMATS[@]}")
 [ "${OPT[formats]}" = short ] || formats=("${ALL_FORMATS[@]}")
 ktap_set_plan $((2 * ${#formats[@]} * ${#MOUNTS[@]} + 1))

@@ -63,8 +63,7 @@ function run_cut() {
 	local -A is
 	ext4_disk fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	ext4_stale $DISK_MIB
-	ext4_format -m 0 || die "no file system"
-	ext4_mount "$1" || die "cannot mount with $1"
+	ext4_new "$1" -m 0
 	put "$MNT/rename" $OLD_SEED
 	put "$MNT/truncate" $OLD_SEED
 	sync
@@ -100,7 +99,7 @@ wb_begin mke2fs e2fsck
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_disk fifo capacity_mib=64
-ext4_format && ext4_mount nodelalloc || die "no file system"
+ext4_new nodelalloc
 ext4_has alloc_ahead_kb || skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 disk_teardown
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")

@@ -31,7 +31,7 @@ opt_parse "ext4: extents, requests and st_blocks with nodelalloc,dioread_nolock.
 # fresh([options of mke2fs...])
 function fresh() {
 	ext4_disk fifo capacity_mib=$DISK_MIB
-	ext4_format "$@" && ext4_mount "$OPTIONS" || die "no file system"
+	ext4_new "$OPTIONS" "$@"
 }
 
 function st_blocks() {
@@ -136,7 +136,7 @@ function run_mount() {
 	check "mount: with nodelalloc,dioread_nolock" survives "$OPTIONS"
 	disk_teardown
 	ext4_disk fifo capacity_mib=64
-	ext4_format && ext4_mount nodelalloc || die "no file system"
+	ext4_new nodelalloc
 	check "mount: not shown if it is only the default" eval '! mounted dioread_nolock'
 	disk_teardown
 }
@@ -144,7 +144,7 @@ function run_mount() {
 wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
 need_wbdisk
 ext4_disk fifo capacity_mib=64
-ext4_format && ext4_mount nodelalloc || die "no file system"
+ext4_new nodelalloc
 ext4_has endio_splits || skip_all "this kernel's ext4 does not count splits"
 disk_teardown
 ktap_set_plan $((3 * 4 + 8 + 7 + 1))

@@ -32,6 +32,15 @@ function ext4_format() {
 		"$@" "$DISK_DEV"
 }
 
+# ext4_new(mount options, [options of mke2fs...]) - a new file system, mounted, or
+# the end of the case
+function ext4_new() {
+	local options=$1
+	shift
+	ext4_format "$@" || die "no file system"
+	ext4_mount "$options" || die "cannot mount with $options"
+}
+
 # ext4_mount(options)
 function ext4_mount() {
 	mount_fs ext4 "$DISK_DEV" "$MNT" "$1"
