@@ -19,7 +19,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <linux/falloc.h>
+#include <linux/types.h>
 
 #include "../kselftest.h"
 
@@ -45,13 +45,13 @@ struct file {
 };
 
 static struct file files[FILES];
-static uint64_t state;
+static __u64 state;
 static long op;
 static unsigned long written, shorts;
 static unsigned char buf[MAX_SIZE];
 static int tracing;
 
-static uint64_t rnd(uint64_t below)
+static __u64 rnd(__u64 below)
 {
 	/* xorshift64* */
 	state ^= state >> 12;
@@ -60,7 +60,7 @@ static uint64_t rnd(uint64_t below)
 	return (state * 0x2545f4914f6cdd1dULL >> 16) % below;
 }
 
-static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *fmt, ...)
+static void die(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -75,7 +75,8 @@ static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *fmt,
 static void note(const struct file *f, const char *what, size_t off, size_t len)
 {
 	if (tracing)
-		fprintf(stderr, "%ld %s %s %zu %zu size %zu\n", op, f->path, what, off, len, f->size);
+		fprintf(stderr, "%ld %s %s %zu %zu size %zu\n",
+			op, f->path, what, off, len, f->size);
 }
 
 static int no_room(int err)
@@ -86,7 +87,7 @@ static int no_room(int err)
 /* Sizes of all magnitudes; half of the time whole pages. */
 static size_t length(size_t max)
 {
-	size_t len = 1 + rnd(1UL << rnd(21));
+	size_t len = 1 + rnd(2UL << rnd(20));
 
 	if (rnd(2))
 		len = (len + PAGE - 1) / PAGE * PAGE;
@@ -274,11 +275,13 @@ int main(int argc, char **argv)
 	long ops;
 	int i;
 
-	if (argc != 4 || !(state = strtoull(argv[2], NULL, 10)) || (ops = atol(argv[3])) <= 0) {
+	state = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
+	ops = argc == 4 ? atol(argv[3]) : 0;
+	if (!state || ops <= 0) {
 		fprintf(stderr, "usage: ext4_model DIR SEED OPS\n");
 		return 2;
 	}
-	tracing = getenv("MODEL_TRACE") != NULL;
+	tracing = !!getenv("MODEL_TRACE");
 	state *= 0x9e3779b97f4a7c15ULL;
 	for (i = 0; i < FILES; i++) {
 		struct file *f = &files[i];

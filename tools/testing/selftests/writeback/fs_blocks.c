@@ -24,11 +24,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <linux/types.h>
 
 #include "../kselftest.h"
 
@@ -37,7 +37,7 @@
 #define STALE	0xaaaaaaaaaaaaaaaaULL
 
 /* The finalizer of splitmix64. */
-static uint64_t mix(uint64_t x)
+static __u64 mix(__u64 x)
 {
 	x += 0x9e3779b97f4a7c15ULL;
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -45,9 +45,9 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static void fill(uint64_t *buf, uint64_t seed, uint64_t block)
+static void fill(__u64 *buf, __u64 seed, __u64 block)
 {
-	uint64_t key = mix(seed) + block * WORDS;
+	__u64 key = mix(seed) + block * WORDS;
 	int i;
 
 	for (i = 0; i < WORDS; i++)
@@ -56,7 +56,7 @@ static void fill(uint64_t *buf, uint64_t seed, uint64_t block)
 
 enum kind { DATA, ZERO, OLD, OTHER, KINDS };
 
-static enum kind classify(const uint64_t *buf, const uint64_t *expect)
+static enum kind classify(const __u64 *buf, const __u64 *expect)
 {
 	int i, zero = 1;
 
@@ -70,9 +70,10 @@ static enum kind classify(const uint64_t *buf, const uint64_t *expect)
 	return zero ? ZERO : OTHER;
 }
 
-static int do_write(int fd, uint64_t seed, uint64_t first, uint64_t count, uint64_t stride, int sync)
+static int do_write(int fd, __u64 seed, __u64 first, __u64 count, __u64 stride,
+		    int sync)
 {
-	uint64_t buf[WORDS], i, written = 0;
+	__u64 buf[WORDS], i, written = 0;
 	int err = 0, sync_err;
 	ssize_t n;
 
@@ -85,14 +86,15 @@ static int do_write(int fd, uint64_t seed, uint64_t first, uint64_t count, uint6
 			err = n < 0 ? errno : EIO;
 	}
 	sync_err = sync && fsync(fd) ? errno : 0;
-	printf("written %" PRIu64 "\nwrite_errno %d\nfsync_errno %d\n", written, err, sync_err);
+	printf("written %llu\nwrite_errno %d\nfsync_errno %d\n",
+	       written, err, sync_err);
 	return 0;
 }
 
-static int do_verify(int fd, uint64_t seed, uint64_t first, uint64_t count, uint64_t stride)
+static int do_verify(int fd, __u64 seed, __u64 first, __u64 count, __u64 stride)
 {
 	static const char * const names[] = { "data", "zero", "stale", "other" };
-	uint64_t buf[WORDS], expect[WORDS], block, found[2][KINDS] = { 0 };
+	__u64 buf[WORDS], expect[WORDS], block, found[2][KINDS] = { 0 };
 	ssize_t n;
 	int k;
 
@@ -105,24 +107,25 @@ static int do_verify(int fd, uint64_t seed, uint64_t first, uint64_t count, uint
 		found[gap][classify(buf, expect)]++;
 	}
 	if (n < 0) {
-		fprintf(stderr, "fs_blocks: block %" PRIu64 ": %s\n", block, strerror(errno));
+		fprintf(stderr, "fs_blocks: block %llu: %s\n", block, strerror(errno));
 		return 1;
 	}
 	for (k = 0; k < KINDS; k++)
-		printf("%s %" PRIu64 "\n", names[k], found[0][k]);
+		printf("%s %llu\n", names[k], found[0][k]);
 	found[1][OTHER] += found[1][DATA];
 	for (k = ZERO; k < KINDS; k++)
-		printf("gap_%s %" PRIu64 "\n", names[k], found[1][k]);
+		printf("gap_%s %llu\n", names[k], found[1][k]);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t arg[4];
+	__u64 arg[4];
 	char *end;
 	int i, fd, writes;
 
-	if (argc != 7 || (strcmp(argv[1], "write") && strcmp(argv[1], "make") && strcmp(argv[1], "verify")))
+	if (argc != 7 || (strcmp(argv[1], "write") && strcmp(argv[1], "make") &&
+			  strcmp(argv[1], "verify")))
 		goto usage;
 	for (i = 0; i < 4; i++) {
 		arg[i] = strtoull(argv[3 + i], &end, 10);
@@ -138,7 +141,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "fs_blocks: %s: %s\n", argv[2], strerror(errno));
 		return 1;
 	}
-	return writes ? do_write(fd, arg[0], arg[1], arg[2], arg[3], argv[1][0] == 'w') :
+	return writes ? do_write(fd, arg[0], arg[1], arg[2], arg[3],
+				 argv[1][0] == 'w') :
 			do_verify(fd, arg[0], arg[1], arg[2], arg[3]);
 usage:
 	fprintf(stderr, "usage: fs_blocks write|make|verify FILE SEED FIRST COUNT STRIDE\n");
