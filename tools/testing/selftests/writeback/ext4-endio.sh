@@ -1,0 +1,143 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# ext4 when writeback fails at the last moment: an application gets its data or an
+# error from fsync, and never the old content of the disk, which is 0xAA here.
+#
+#	nospace	every second page of a fallocated file is written while no block is
+#		free and none is reserved: each page splits an extent, and soon the
+#		tree needs a block
+#	convert	the data is on the disk, but its extent cannot be marked as written
+#		for lack of a block: a fallocate merged with it during the I/O
+#	ioerror	the disk refuses the data of unwritten blocks
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-ext4.sh
+. "$WB_DIR/lib-ext4.sh"
+
+readonly DISK_MIB=128
+readonly NOSPACE_MIB=48
+# Written pages of the "nospace" file, every second one.
+readonly NOSPACE_PAGES=$((NOSPACE_MIB * 256 / 2))
+# The root of an extent tree, in the inode, holds 4: three and the one under I/O.
+readonly ROOT_EXTENTS=4
+readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
+# Longer than the test needs; ended by hand.
+readonly STALL_MS=60000
+readonly IOERROR_PAGES=64
+
+opt_parse "ext4: no loss without an error, no stale data, when writeback fails at its end." "$@"
+
+# fresh(options, [options of mke2fs...]) - new file system over old data
+function fresh() {
+	local options=$1
+	shift
+	ext4_disk fifo capacity_mib=$DISK_MIB &&
+		ext4_stale $DISK_MIB && ext4_format -m 0 "$@" && ext4_mount "$options"
+}
+
+# blocks(verb, file, first, count, stride, log)
+function blocks() {
+	"$WB_DIR/fs_blocks" "$1" "$2" "${OPT[seed]}" "$3" "$4" "$5" > "$6" || return
+	note "$1: $(tr '\n' ' ' < "$6")"
+}
+
+# honest(write log, verify log) - every block is there, or an error was returned
+function honest() {
+	local lost
+	lost=$(ext4_word "$2" zero)
+	[ "$lost" -eq 0 ] || [ "$(ext4_word "$1" fsync_errno)" -ne 0 ] ||
+		[ "$(ext4_word "$1" write_errno)" -ne 0 ]
+}
+
+# no_stale(verify log) - nothing but data and zeros
+function no_stale() {
+	local key
+	for key in stale other gap_stale gap_other; do
+		[ "$(ext4_word "$1" "$key")" -eq 0 ] || return
+	done
+}
+
+# run_nospace(options) - four results
+function run_nospace() {
+	local log=$WB_OUT/nospace_${1//,/_} file=$MNT/file
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	check "$1: the file system is full" eval "fallocate -l ${NOSPACE_MIB}M $file && ext4_fill"
+	blocks write "$file" 0 "$NOSPACE_PAGES" 2 "$log.write"
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" 0 "$NOSPACE_PAGES" 2 "$log.verify"
+	metric "endio_lost_nospace_${1//,/_}" "$(ext4_word "$log.verify" zero)" count
+	check "$1: full: the data, or an error" honest "$log.write" "$log.verify"
+	check "$1: full: no old data" no_stale "$log.verify"
+	umount_fs "$MNT"
+	check "$1: full: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_convert() - four results
+function run_convert() {
+	local i file log=$WB_OUT/convert first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4)) pid
+	fresh delalloc || die "no file system"
+	file=$MNT/file
+	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
+		dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
+	done
+	# Space for the blocks behind those under I/O, and the bitmap in memory.
+	fallocate -l 16M "$MNT/reserve"
+	sync
+	wbdisk_set test stall_ms "$STALL_MS"
+	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$WB_OUT/convert.note" &
+	pid=$!
+	loop_until "[ \"\$(awk '{ print \$9 }' /sys/block/$DISK_NAME/stat)\" -gt 0 ]"
+	ext4_falloc "$file" $((CONVERT_AT_MIB << 20 | CONVERT_KIB << 10)) $((CONVERT_KIB << 10))
+	check "convert: the file system is full" ext4_fill
+	wbdisk_set test stall_ms 0
+	wait "$pid"
+	cat "$WB_OUT/convert.note"
+	ext4_remount delalloc || die "cannot mount again"
+	blocks verify "$file" "$first" "$pages" 1 "$log.verify"
+	metric endio_lost_convert "$(ext4_word "$log.verify" zero)" count
+	# No result if the two extents did not become one: nothing was tested.
+	check "convert: the conversion did fail" eval "dmesg_new | grep -q 'failed to convert'"
+	check "convert: the data, or an error" honest "$log.write" "$log.verify"
+	check "convert: no old data" no_stale "$log.verify"
+	disk_teardown
+}
+
+# run_ioerror(options) - two or three results
+function run_ioerror() {
+	local file log=$WB_OUT/ioerror_${1//,/_} start
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	fallocate -l 1M "$file" && sync
+	# "   0:  0..  255:  34816..  35071: ..." in blocks of 4 KiB
+	start=$(filefrag -v "$file" | awk '$1 == "0:" { sub(/\.\./, "", $4); print $4 * 8 }')
+	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
+	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
+	wbdisk_set test fail_range ""
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
+	check "$1: I/O error: fsync fails" [ "$(ext4_word "$log.write" fsync_errno)" -ne 0 ]
+	# Blocks that were allocated as written show what the disk had there.
+	[ "$1" = nodelalloc ] ||
+		check "$1: I/O error: no old data" no_stale "$log.verify"
+	umount_fs "$MNT"
+	check "$1: I/O error: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+wb_begin awk dd fallocate filefrag mke2fs e2fsck xfs_io
+need_wbdisk
+[ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
+ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 1))
+for options in "${EXT4_MOUNTS[@]}"; do
+	run_nospace "$options"
+done
+run_convert
+for options in "${EXT4_MOUNTS[@]}"; do
+	run_ioerror "$options"
+done
+check_dmesg
+ktap_finished

@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What files on ext4 hold after a power cut.  The disk's cache is volatile: what was
+# not flushed is gone.  Old data on the disk is 0xAA.
+#	new	a new file, not synced
+#	rename	a synced file that another one replaced by rename
+#	truncate	a synced file that was truncated and rewritten
+#	fsynced	a new file, synced with fsync
+# Whatever the mount options, a replaced file has its old or its new content, never
+# zeros and never none; a synced one has its own; old data never shows.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-ext4.sh
+. "$WB_DIR/lib-ext4.sh"
+
+readonly DISK_MIB=128
+readonly PAGES=16
+readonly OLD_SEED=1 NEW_SEED=2
+# After the second commit (every 5 s), before a flusher of 30 s; then the moments
+# around both commits.
+readonly CUTS_S=(9 5.2 .2 4.9 5.05 6 10.1 12 14.9 15.2)
+
+opt_add cuts 3 '[1-9][0-9]?' "how many moments the power is cut at"
+opt_parse "ext4: files after a power cut, with and without delayed allocation." "$@"
+
+# put(file, seed) - truncate the file and write PAGES, without fsync
+function put() {
+	"$WB_DIR/fs_blocks" make "$1" "$2" 0 "$PAGES" 1 > /dev/null
+}
+
+# state(file) - absent, empty, old, new, zeros, stale or mixed
+function state() {
+	local seed log=$WB_OUT/state
+	[ -e "$1" ] || { echo absent; return; }
+	[ -s "$1" ] || { echo empty; return; }
+	for seed in $OLD_SEED $NEW_SEED; do
+		"$WB_DIR/fs_blocks" verify "$1" "$seed" 0 "$PAGES" 1 > "$log" || { echo unreadable; return; }
+		if [ "$(ext4_word "$log" stale)" -gt 0 ]; then
+			echo stale
+			return
+		fi
+		[ "$(ext4_word "$log" data)" -ne "$PAGES" ] || { [ "$seed" = $OLD_SEED ] && echo old || echo new; return; }
+		[ "$(ext4_word "$log" zero)" -ne "$PAGES" ] || { echo zeros; return; }
+	done
+	echo mixed
+}
+
+# one_of(value, allowed...)
+function one_of() {
+	local value=$1 word
+	shift
+	for word in "$@"; do
+		[ "$value" != "$word" ] || return 0
+	done
+	return 1
+}
+
+# run_cut(options, seconds) - six results
+function run_cut() {
+	local file what="$1, cut after $2 s" lost=0
+	local -A is
+	ext4_disk fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new "$1" -m 0
+	put "$MNT/rename" $OLD_SEED
+	put "$MNT/truncate" $OLD_SEED
+	sync
+	put "$MNT/fsynced" $NEW_SEED
+	sync "$MNT/fsynced"
+	put "$MNT/new" $NEW_SEED
+	put "$MNT/rename.tmp" $NEW_SEED
+	mv "$MNT/rename.tmp" "$MNT/rename"
+	put "$MNT/truncate" $NEW_SEED
+	sleep "$2"
+	wbdisk_set test cut 1
+	umount_fs "$MNT" 2> /dev/null
+	wbdisk_set test power 0
+	wbdisk_set test power 1
+	loop_until "[ -b $DISK_DEV ]"
+	ext4_mount "$1" || die "cannot mount after the cut"
+	for file in new rename truncate fsynced; do
+		is[$file]=$(state "$MNT/$file")
+		[ "${is[$file]}" != stale ] || lost=1
+	done
+	note "$what: new ${is[new]}, rename ${is[rename]}, truncate ${is[truncate]}, fsynced ${is[fsynced]}"
+	check "$what: fsynced data is there" [ "${is[fsynced]}" = new ]
+	check "$what: the file replaced by rename is whole" one_of "${is[rename]}" old new
+	check "$what: the file rewritten is whole" one_of "${is[truncate]}" old new
+	check "$what: the new file is whole or empty" one_of "${is[new]}" absent empty new
+	check "$what: no old data" [ "$lost" -eq 0 ]
+	umount_fs "$MNT"
+	check "$what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+wb_begin mke2fs e2fsck
+need_wbdisk
+[ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
+ext4_disk fifo capacity_mib=64
+ext4_new nodelalloc
+ext4_has alloc_ahead_kb || skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
+disk_teardown
+cuts=("${CUTS_S[@]:0:OPT[cuts]}")
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 1))
+for options in "${EXT4_MOUNTS[@]}"; do
+	for at in "${cuts[@]}"; do
+		run_cut "$options" "$at"
+	done
+done
+check_dmesg
+ktap_finished

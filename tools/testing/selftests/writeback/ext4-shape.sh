@@ -1,0 +1,157 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The shape of what ext4 does with nodelalloc,dioread_nolock:
+#	append	a file is appended to while it is written back: no extent is split at
+#		the end of I/O, few are left, and requests are large; also with writes
+#		of 4 KiB, and with blocks smaller than a page
+#	blocks	st_blocks does not change between write and sync: new data in
+#		sequence, and the pattern of xfstests generic/422: overwrite, extend,
+#		fallocate and overwrite, O_DIRECT over dirty pages
+#	mount	/proc/mounts tells the option, remounting changes it with dirty files
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-ext4.sh
+. "$WB_DIR/lib-ext4.sh"
+
+readonly DISK_MIB=2048
+readonly OPTIONS=nodelalloc,dioread_nolock
+readonly BACKGROUND=$((16 << 20))	# bytes: write-back beside the append
+# An extent holds 128 MiB, but of a growing file the allocator places no more than
+# 8 MiB at once, not always behind the last.
+readonly PIECE_MIB=8 EXTENTS_MORE=2
+readonly BIO_KIB=1024
+# A small file is written back in few pieces, and the last is no full one.
+readonly SMALL_MIB=32 SMALL_BIO_KIB=512
+
+opt_add mib 256 '[1-9][0-9]{0,3}' "MiB of the file appended to"
+opt_parse "ext4: extents, requests and st_blocks with nodelalloc,dioread_nolock." "$@"
+
+# fresh([options of mke2fs...])
+function fresh() {
+	ext4_disk fifo capacity_mib=$DISK_MIB
+	ext4_new "$OPTIONS" "$@"
+}
+
+function st_blocks() {
+	stat -c %b "$1"
+}
+
+# run_append(name, mib, bs, [options of mke2fs...]) - four results
+function run_append() {
+	local name=$1 mib=$2 bs=$3 extents conversions splits kib
+	shift 3
+	fresh "$@"
+	set_dirty background_bytes "$BACKGROUND" || die "cannot set vm.dirty_*"
+	dd if=/dev/zero of="$MNT/file" bs="$bs" count="${mib}M" iflag=count_bytes status=none
+	sync "$MNT/file"
+	conversions=$(ext4_attr endio_conversions)
+	splits=$(ext4_attr endio_splits)
+	kib=$(calc "$(ext4_attr writeback_sectors) / 2 / $(ext4_attr writeback_bios)")
+	extents=$(filefrag "$MNT/file" | sed -n 's/.*: \([0-9]*\) extents\? found/\1/p')
+	metric "shape_conversions_$name" "$conversions" count
+	metric "shape_endio_splits_$name" "$splits" count
+	metric "shape_bio_kib_$name" "$kib" KiB
+	metric "shape_extents_$name" "$extents" count
+	check "append, $name: blocks were unwritten until their I/O" [ "$conversions" -gt 0 ]
+	check "append, $name: no split at the end of I/O" [ "$splits" -eq 0 ]
+	check "append, $name: few extents" [ "$extents" -le $((mib / PIECE_MIB + EXTENTS_MORE)) ]
+	check "append, $name: large bios" \
+		holds "$kib >= $([ "$mib" -gt $SMALL_MIB ] && echo $BIO_KIB || echo $SMALL_BIO_KIB)"
+	disk_teardown
+}
+
+# same_blocks(description, file) - one result: sync does not change st_blocks
+function same_blocks() {
+	local before
+	before=$(st_blocks "$2")
+	sync "$2"
+	note "$1: $before sectors, $(st_blocks "$2") after sync"
+	check "st_blocks: $1" [ "$before" -eq "$(st_blocks "$2")" ]
+}
+
+# io(file, commands of xfs_io...)
+function io() {
+	local file=$1 cmd args=()
+	shift
+	for cmd in "$@"; do
+		args+=(-c "$cmd")
+	done
+	xfs_io -f "${args[@]}" "$file" > "$WB_OUT/xfs_io" 2>&1 || note_file "$WB_OUT/xfs_io"
+}
+
+function run_blocks() {
+	local f
+	fresh
+	f=$MNT/file
+	io "$f" "pwrite -b 1m 0 64m"
+	same_blocks "new data in sequence" "$f"
+	io "$f" "pwrite -b 64k 0 64m"
+	same_blocks "overwrite" "$f"
+	io "$f" "pwrite -b 4k 64m 1m"
+	same_blocks "extend by pages" "$f"
+	io "$f" "falloc -k 65m 16m"
+	io "$f" "pwrite -b 64k 65m 8m"
+	same_blocks "write into what was allocated behind the end" "$f"
+	rm "$f"
+	io "$f" "falloc 0 256k" "pwrite 0 256k"
+	same_blocks "fallocate, then overwrite all" "$f"
+	io "$f" "falloc -k 0 512k" "pwrite 128k 256k"
+	same_blocks "fallocate over data, then overwrite and extend" "$f"
+	rm "$f"
+	io "$f" "pwrite 0 256k"
+	xfs_io -d -c "pwrite 128k 64k" "$f" > /dev/null
+	same_blocks "O_DIRECT over dirty pages" "$f"
+	umount_fs "$MNT"
+	check "st_blocks: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# mounted(option) - is it shown?
+function mounted() {
+	grep " $MNT " /proc/mounts | grep -Eq "[ ,]$1[ ,]"
+}
+
+# survives(options) - dirty pages of one mode are written back in another
+function survives() {
+	local file=$MNT/remount expect
+	head -c 4M /dev/urandom > "$file"
+	expect=$(sha256sum < "$file")
+	mount -o "remount,$1" "$MNT" || return
+	head -c 64K /dev/urandom >> "$MNT/other"
+	sync
+	umount_fs "$MNT" && ext4_mount "$1" && [ "$expect" = "$(sha256sum < "$file")" ]
+}
+
+function run_mount() {
+	fresh
+	check "mount: dioread_nolock is shown" mounted dioread_nolock
+	mount -o remount,dioread_lock "$MNT"
+	check "mount: gone after a remount with dioread_lock" eval '! mounted dioread_nolock'
+	mount -o remount,dioread_nolock "$MNT"
+	check "mount: back after another" mounted dioread_nolock
+	check "mount: dirty files survive a remount with dioread_lock" survives nodelalloc,dioread_lock
+	check "mount: with delalloc" survives delalloc
+	check "mount: with nodelalloc,dioread_nolock" survives "$OPTIONS"
+	disk_teardown
+	ext4_disk fifo capacity_mib=64
+	ext4_new nodelalloc
+	check "mount: not shown if it is only the default" eval '! mounted dioread_nolock'
+	disk_teardown
+}
+
+wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
+need_wbdisk
+ext4_disk fifo capacity_mib=64
+ext4_new nodelalloc
+ext4_has endio_splits || skip_all "this kernel's ext4 does not count splits"
+disk_teardown
+ktap_set_plan $((3 * 4 + 8 + 7 + 1))
+run_append 1M "${OPT[mib]}" 1M
+run_append 4K "$SMALL_MIB" 4K
+run_append 1K_blocks "$SMALL_MIB" 1M -b 1024
+run_blocks
+run_mount
+check_dmesg
+ktap_finished

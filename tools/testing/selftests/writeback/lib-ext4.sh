@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# ext4 on a modelled disk, for the cases ext4-*.sh.  Sourced after functions.sh.
+
+# The ways to write that the cases compare.
+# shellcheck disable=SC2034 # for the cases
+readonly EXT4_MOUNTS=(delalloc nodelalloc "nodelalloc,dioread_nolock")
+
+# ext4_disk(profile, [attribute=value...]) - a disk without a file system: sets
+# DISK_KIND, DISK_DEV, DISK_NAME and MNT; disk_teardown removes it
+function ext4_disk() {
+	local profile=$1
+	shift
+	DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test DISK_NAME=wbd-test MNT=/mnt/writeback
+	DISK_MODELS=(test)
+	wbdisk_create test "$profile" "seed=${OPT[seed]}" "$@" ||
+		die "cannot make the disk: $profile $*"
+}
+
+# ext4_stale(mib) - fill the disk with 0xAA, the old data that nobody may see
+function ext4_stale() {
+	tr '\0' '\252' < /dev/zero |
+		dd of="$DISK_DEV" bs=1M count="$1" iflag=fullblock oflag=direct status=none
+}
+
+# ext4_format([options of mke2fs...]) - keeps what is in the data blocks; blocks of
+# 4 KiB, which mke2fs would not take for a small disk, unless the options say else
+function ext4_format() {
+	mke2fs -q -F -t ext4 -U "$FS_UUID" -b 4096 \
+		-E "nodiscard,hash_seed=$HASH_SEED,lazy_itable_init=0,lazy_journal_init=0" \
+		"$@" "$DISK_DEV"
+}
+
+# ext4_new(mount options, [options of mke2fs...]) - a new file system, mounted, or
+# the end of the case
+function ext4_new() {
+	local options=$1
+	shift
+	ext4_format "$@" || die "no file system"
+	ext4_mount "$options" || die "cannot mount with $options"
+}
+
+# ext4_mount(options)
+function ext4_mount() {
+	mount_fs ext4 "$DISK_DEV" "$MNT" "$1"
+}
+
+# ext4_remount(options) - unmount, forget the page cache, mount again
+function ext4_remount() {
+	umount_fs "$MNT" && ext4_mount "$1"
+}
+
+# ext4_attr(name) - value of an attribute of the mounted file system, 0 if the
+# kernel does not have it
+function ext4_attr() {
+	cat "/sys/fs/ext4/$DISK_NAME/$1" 2> /dev/null || echo 0
+}
+
+# ext4_has(attribute) - does this kernel's ext4 have it?
+function ext4_has() {
+	[ -e "/sys/fs/ext4/$DISK_NAME/$1" ]
+}
+
+# ext4_falloc(file, offset, length) - allocate unwritten blocks, leave i_size alone
+#	fallocate(1) would fsync the file.
+function ext4_falloc() {
+	[ -z "$(xfs_io -f -c "falloc -k $2 $3" "$1" 2>&1)" ]
+}
+
+# ext4_fill() - no free block is left: neither for files nor in reserve
+function ext4_fill() {
+	local size n=0
+	echo 0 > "/sys/fs/ext4/$DISK_NAME/reserved_clusters" || return
+	for size in 64m 8m 1m 64k 4k; do
+		while ext4_falloc "$MNT/fill$n" 0 "$size"; do
+			n=$((n + 1))
+		done
+		rm -f "$MNT/fill$n"
+	done
+	[ "$(stat -f -c %f "$MNT")" -eq 0 ] && return
+	note "$(stat -f -c %f "$MNT") blocks are still free"
+	return 1
+}
+
+# ext4_word(file, key) - the number behind a key of fs_blocks
+function ext4_word() {
+	awk -v key="$2" '$1 == key { print $2 }' "$1"
+}
