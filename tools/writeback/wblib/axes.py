@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .errors import WbError
+from .proc import sha256_text
 
+SLUG_MAX = 200
 SEED_MAX = 999_999_999  # nine digits: what functions.sh takes, and fits QEMU's -seed and fio's randseed
 
 
@@ -103,6 +105,11 @@ PROFILES = ("sata", "nvme", "hdd", "fifo", "usb")
 _PAIRS = r"([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?"
 
 
+# The keys that there are: SETTING_RE of lib-tune.sh.
+_SETTING = r"(vm|queue|bdi)\.[a-z_]+=[a-z0-9-]+"
+_SETTINGS = rf"({_SETTING}(,{_SETTING})*)?"
+
+
 def _disk(default: str) -> tuple[Axis, Axis]:
     return Axis(
         "disk", default,
@@ -182,6 +189,22 @@ _CASES = (
          Axis("cp-mib", "2064", "size of the file that cp writes, above 2 GiB as published; 0 = no cp", (), 0, 16384,
               "MiB")),
         wall_s=260,
+    ),
+    Case(
+        "tune-replay",
+        "readers and a writer on one disk with two lists of settings, before and after: 'wb tune --simulate'",
+        "none: compares settings",
+        (
+            *_disk("fifo"), _FS,
+            Axis("before", "", "settings of the first run: vm.dirty_*, queue.*, bdi.*", pattern=_SETTINGS,
+                 pattern_help="KEY=VALUE,..."),
+            Axis("after", "", "settings of the second run", pattern=_SETTINGS, pattern_help="KEY=VALUE,..."),
+            Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer", (),
+                 0, 64),
+            Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
+            Axis("mib", "1024", "size of the file written", (), 1, 16384, "MiB"),
+        ),
+        wall_s=60,
     ),
     Case(
         "wbt-stress",
@@ -290,7 +313,9 @@ def slug(name: str, axes: Mapping[str, str]) -> str:
             words.append(value)
         elif axis.main or axes.get(axis.name, axis.default) != axis.default:
             words.append(f"{axis.name}-{value}")
-    return "-".join(words) or "default"
+    name = "-".join(words) or "default"
+    # Room for suffixes in the 255 bytes of a file name; lists of settings are long.
+    return name if len(name) <= SLUG_MAX else f"{name[:SLUG_MAX - 13]}-{sha256_text(name)[:12]}"
 
 
 def guest_args(name: str, axes: Mapping[str, str], seed: int) -> list[str]:

@@ -51,6 +51,8 @@ METRICS = (
     MetricInfo(r"write_mbps(_.*)?", "write_mbps, write_mbps_X", "MB/s", "higher",
                "the writer's own figure, 10^6 bytes per second of its run"),
     MetricInfo(r"drain_s(_.*)?", "drain_s", "s", "lower", "from the first write to the end of sync"),
+    MetricInfo(r"sync_s(_.*)?", "sync_s_X", "s", "lower",
+               "tune, tune-replay: from the end of dd to the end of sync, what one waits before unplugging"),
     MetricInfo(r"fsync_(p[0-9]+|max)(_[a-z].*)?", "fsync_p50, fsync_p99, fsync_max", "us", "lower",
                "latency of fsync(2) of 4 KiB appended: --probe fsync"),
     MetricInfo(r"fsync_count(_.*)?", "fsync_count", "count", "", "how many fsyncs there were"),
