@@ -67,7 +67,7 @@ class Case:
     guest_mib: RAM of the guest.  wall_s: about how long one seed takes on one
     core, for the first estimate of the time left.  needs_series: it tests what
     the series changes, so that on the stock kernel it fails or skips; suites
-    leave it out there.
+    leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Case:
     guest_mib: int = 2048
     wall_s: int = 40
     needs_series: bool = False
+    python: bool = False
 
     def axis(self, name: str) -> Axis:
         """The axis ``name``; WbError (code 2) with the nearest name when there is none."""

@@ -4,6 +4,7 @@
 import argparse
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,8 @@ def _need_root(machine: Machine) -> None:
 def run(args: argparse.Namespace) -> int:
     """``wb tune``."""
     machine = Machine(Path(args.root))
+    # A closed terminal is to end it like Ctrl-C: with the file removed.
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     if args.undo:
         if args.dir or args.apply or args.simulate:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)

@@ -46,7 +46,7 @@ function load_run() {
 	rc=$?
 	while read -r _ name value unit; do
 		v[$name]=$value
-		metric "${name%:}_$suffix" "$value" "$unit"
+		note "${name%:}_$suffix: $value $unit"
 	done < <(grep -E '^# [a-z][a-z0-9_]*: -?[0-9.e+-]+ [^ ]+$' "$out/ktap")
 	if [[ -n "${v[drain_s:]:-}" && -n "${v[write_mbps:]:-}" ]]; then
 		metric "sync_s_$suffix" \
