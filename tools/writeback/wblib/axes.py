@@ -208,6 +208,26 @@ _CASES = (
         wall_s=60,
     ),
     Case(
+        "tune",
+        "wb tune in the guest: measure, apply, the same load again, undo",
+        "none: the recommendation must make the load better, and undo restore every value",
+        (
+            *_disk("fifo"), _FS,
+            Axis("goal", "read-latency", "what to tune for", ("read-latency", "unplug", "database")),
+            Axis("mib", "1024", "size of the file that the load writes", (), 1, 16384, "MiB"),
+        ),
+        wall_s=90,
+        python=True,
+    ),
+    Case(
+        "watch",
+        "wb watch in the guest: names the task, cgroup and limit, and leaves tracing as it was",
+        "none: tests wb watch",
+        (*_disk("fifo"), _FS),
+        wall_s=60,
+        python=True,
+    ),
+    Case(
         "wbt-stress",
         "every setting of writeback throttling and its disks changed at random under load, then removal of the disks",
         "none: looks for hangs, splats, lost data and lost charges",
