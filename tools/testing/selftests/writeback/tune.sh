@@ -73,6 +73,16 @@ function sync_is_better() {
 	holds "${SYNC_S[after]:-1e9} * $BETTER < ${SYNC_S[before]:-0}"
 }
 
+# measures() - random data would fill the modelled disk's memory
+function measures() {
+	tune "$MNT" --goal "${OPT[goal]}" --max-mib 128 --max-seconds 20 --zeros \
+		--save "$WB_OUT/measured.json" --json > "$WB_OUT/advice.json"
+}
+
+function applies() {
+	tune "$MNT" --goal "${OPT[goal]}" --measured "$WB_OUT/measured.json" --apply > "$WB_OUT/apply"
+}
+
 function in_force() {
 	advice_holds "$WB_OUT/advice.json" && [ -s "$BACKUP" ] && { [ -s "$SYSCTL" ] || [ -s "$UDEV" ]; } &&
 		! cmp -s "$WB_OUT/settings-before" "$WB_OUT/settings-applied"
@@ -109,9 +119,7 @@ disk_setup "${OPT[fs]}"
 	set_value "/sys/block/$DISK_NAME/queue/wbt_policy" requests
 save_value "/sys/block/$DISK_NAME/queue/scheduler"
 
-# Random data would fill the modelled disk's memory.
-check "measures" tune "$MNT" --goal "${OPT[goal]}" --max-mib 128 --max-seconds 20 --zeros \
-	--save "$WB_OUT/measured.json" --json > "$WB_OUT/advice.json"
+check "measures" measures
 rate=$(jq -r '.write_mbps' "$WB_OUT/measured.json")
 metric tune_write_mbps "$rate" MB/s
 for name in read_p50 read_p99 fsync_p99 loaded_p99; do
@@ -129,7 +137,7 @@ check "leaves no file, also when interrupted" nothing_left
 
 check "the load runs before" load before
 settings_snapshot > "$WB_OUT/settings-before"
-check "applies" tune "$MNT" --goal "${OPT[goal]}" --measured "$WB_OUT/measured.json" --apply > "$WB_OUT/apply"
+check "applies" applies
 note_file "$WB_OUT/apply"
 settings_snapshot > "$WB_OUT/settings-applied"
 check "every recommended value is in force, files and backup are written" in_force
