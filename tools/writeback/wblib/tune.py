@@ -152,8 +152,11 @@ def run(args: argparse.Namespace) -> int:
     if args.measured:
         measured = load_measured(Path(args.measured))
     else:
-        measured = measure(directory, max_mib=args.max_mib, max_seconds=args.max_seconds, zeros=args.zeros,
-                           say=lambda text: say(f"  {text}"))
+        try:
+            measured = measure(directory, max_mib=args.max_mib, max_seconds=args.max_seconds, zeros=args.zeros,
+                               say=lambda text: say(f"  {text}"))
+        except KeyboardInterrupt:
+            raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
     if args.save:
         Path(args.save).write_text(json.dumps(measured.to_json(), indent=1) + "\n")
     advice = tune_rules.recommend(facts, measured, args.goal, args.hold_seconds)
@@ -172,7 +175,9 @@ def run(args: argparse.Namespace) -> int:
     if args.apply:
         out["applied"] = tune_apply.apply(machine, facts, advice)
         if not args.json:
-            print("\n" + "\n".join(f"  {line}" for line in out["applied"]) + "\n  undo with: wb tune --undo")
+            print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
+            if any(a.value is not None for a in advice):
+                print("  undo with: wb tune --undo")
     elif not args.json and any(a.value is not None for a in advice):
         print("\nnothing was changed; --apply sets it, now and for the next boot")
     if args.json:

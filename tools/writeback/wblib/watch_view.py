@@ -68,8 +68,8 @@ def render(r: dict[str, Any]) -> str:
     t = r["throttle"]
     if t:
         causes = ", ".join(f"{c} {v:.0f}" for c, v in t["by_cause_ms"].items() if v)
-        lines.append(f"  slept in balance_dirty_pages: {t['slept_ms']:.0f} ms in {t['sleeps']} sleeps"
-                     + (f" (ms by limit: {causes})" if causes else ""))
+        lines.append(f"  slept in balance_dirty_pages: {t['slept_ms']:.0f} ms in {t['sleeps']} sleeps")
+        lines += [f"  ms by limit: {causes}"] if causes else []
     return "\n".join([*lines, *_tasks(r["tasks"]), *_cgroups(r["cgroups"]), *_devices(r["devices"])])
 
 
