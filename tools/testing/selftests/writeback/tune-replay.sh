@@ -15,11 +15,11 @@
 . "$WB_DIR/lib-tune.sh"
 
 opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_add before "" "($SETTING_RE(,$SETTING_RE)*)?" "settings of the first run: KEY=VALUE,..."
-opt_add after "" "($SETTING_RE(,$SETTING_RE)*)?" "settings of the second run"
+opt_add before queue.scheduler=mq-deadline "($SETTING_RE(,$SETTING_RE)*)?" "settings of the first run: KEY=VALUE,..."
+opt_add after queue.scheduler=none,queue.max_sectors_kb=128 "($SETTING_RE(,$SETTING_RE)*)?" "settings of the second run"
 opt_add readers 4 '0|[1-9][0-9]?' "number of readers; 0 = only the writer"
 opt_add probe none 'none|fsync' "also append 4 KiB and fsync, 100 times a second"
-opt_add mib 1024 '[1-9][0-9]{0,5}' "MiB to write"
+opt_add mib 256 '[1-9][0-9]{0,5}' "MiB to write"
 opt_disk fifo
 opt_parse "One load, two lists of settings." "$@"
 
