@@ -50,13 +50,12 @@ class Prepared:
     initrd_hash: str
 
 
-def prepare(variant: str, options: Options, case: str | None = None) -> Prepared:
+def prepare(variant: str, options: Options, *, python: bool = False) -> Prepared:
     """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist.
 
-    case: one that runs in the guest; some need Python there.
+    python: the guest has python3 and wb.
     """
     built = kernels.build(variant, options.flavour)
-    python = case is not None and ax.case(case).python
     initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing", python=python)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
@@ -87,8 +86,8 @@ def run_many(
     options = options or Options()
     parallel = parallel or os.cpu_count() or 1
     kinds = dict.fromkeys((j.kernel, ax.case(j.case).python) for j in jobs)
-    prepared = {kind: prepare(kind[0], options, next(j.case for j in jobs if ax.case(j.case).python == kind[1]))
-                for kind in kinds}
+    prepared = {(variant, python): prepare(variant, options, python=True) if python else prepare(variant, options)
+                for variant, python in kinds}
     of = {i: prepared[j.kernel, ax.case(j.case).python] for i, j in enumerate(jobs)}
     done: dict[int, results.Result] = {}
     todo = []

@@ -129,9 +129,10 @@ fi
 check "measures" measures
 rate=$(jq -r '.write_mbps' "$WB_OUT/measured.json")
 metric tune_write_mbps "$rate" MB/s
-for name in read_p50 read_p99 fsync_p99 loaded_p99; do
-	metric "tune_$name" "$(jq -r ".${name}_us" "$WB_OUT/measured.json")" us
-done
+metric tune_read_p50 "$(jq -r .read_p50_us "$WB_OUT/measured.json")" us
+metric tune_read_p99 "$(jq -r .read_p99_us "$WB_OUT/measured.json")" us
+metric tune_fsync_p99 "$(jq -r .fsync_p99_us "$WB_OUT/measured.json")" us
+metric tune_loaded_p99 "$(jq -r .loaded_p99_us "$WB_OUT/measured.json")" us
 if [ "$DISK_KIND" = wbdisk ] && [ "${OPT[disk]}" = fifo ]; then
 	link=$(wbdisk_get test link_mbps)
 	check "measures what the model drains" holds "$rate > $RATE_LOW * $link && $rate < $RATE_HIGH * $link"
