@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .errors import WbError
+from .proc import sha256_text
 
+SLUG_MAX = 200
 SEED_MAX = 999_999_999  # nine digits: what functions.sh takes, and fits QEMU's -seed and fio's randseed
 
 
@@ -65,7 +67,7 @@ class Case:
     guest_mib: RAM of the guest.  wall_s: about how long one seed takes on one
     core, for the first estimate of the time left.  needs_series: it tests what
     the series changes, so that on the stock kernel it fails or skips; suites
-    leave it out there.
+    leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Case:
     guest_mib: int = 2048
     wall_s: int = 40
     needs_series: bool = False
+    python: bool = False
 
     def axis(self, name: str) -> Axis:
         """The axis ``name``; WbError (code 2) with the nearest name when there is none."""
@@ -101,6 +104,11 @@ PROFILES = ("sata", "nvme", "hdd", "fifo", "usb")
 
 
 _PAIRS = r"([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?"
+
+
+# The keys that there are: SETTING_RE of lib-tune.sh.
+_SETTING = r"(vm|queue|bdi)\.[a-z_]+=[a-z0-9-]+"
+_SETTINGS = rf"({_SETTING}(,{_SETTING})*)?"
 
 
 def _disk(default: str) -> tuple[Axis, Axis]:
@@ -236,6 +244,43 @@ _CASES = (
         needs_series=True,
     ),
     Case(
+        "tune-replay",
+        "readers and a writer on one disk with two lists of settings, before and after: 'wb tune --simulate'",
+        "none: compares settings",
+        (
+            *_disk("fifo"), _FS,
+            Axis("before", "queue.scheduler=mq-deadline", "settings of the first run: vm.dirty_*, queue.*, bdi.*",
+                 pattern=_SETTINGS, pattern_help="KEY=VALUE,..."),
+            Axis("after", "queue.scheduler=none,queue.max_sectors_kb=128", "settings of the second run",
+                 pattern=_SETTINGS, pattern_help="KEY=VALUE,..."),
+            Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer", (),
+                 0, 64),
+            Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
+            Axis("mib", "256", "size of the file written", (), 1, 16384, "MiB"),
+        ),
+        wall_s=40,
+    ),
+    Case(
+        "tune",
+        "wb tune in the guest: measure, apply, the same load again, undo",
+        "none: the recommendation must make the load better, and undo restore every value",
+        (
+            *_disk("fifo"), _FS,
+            Axis("goal", "read-latency", "what to tune for", ("read-latency", "unplug", "database")),
+            Axis("mib", "1024", "size of the file that the load writes", (), 1, 16384, "MiB"),
+        ),
+        wall_s=90,
+        python=True,
+    ),
+    Case(
+        "watch",
+        "wb watch in the guest: names the task, cgroup and limit, and leaves tracing as it was",
+        "none: tests wb watch",
+        (*_disk("fifo"), _FS),
+        wall_s=60,
+        python=True,
+    ),
+    Case(
         "wbt-stress",
         "every setting of writeback throttling and its disks changed at random under load, then removal of the disks",
         "none: looks for hangs, splats, lost data and lost charges",
@@ -350,7 +395,9 @@ def slug(name: str, axes: Mapping[str, str]) -> str:
             words.append(value)
         elif axis.main or axes.get(axis.name, axis.default) != axis.default:
             words.append(f"{axis.name}-{value}")
-    return "-".join(words) or "default"
+    name = "-".join(words) or "default"
+    # Room for suffixes in the 255 bytes of a file name; lists of settings are long.
+    return name if len(name) <= SLUG_MAX else f"{name[:SLUG_MAX - 13]}-{sha256_text(name)[:12]}"
 
 
 def guest_args(name: str, axes: Mapping[str, str], seed: int) -> list[str]:

@@ -198,6 +198,9 @@ def functional(seed: int) -> Iterator[Verdict]:
         hurt = p99["buffered"] > FUNCTIONAL_RATIO * p99["idle"] > 0
         yield Verdict(f"{device}: buffered writeback multiplies read p99",
                       "" if hurt else f"idle {p99['idle']:.0f} us, buffered {p99['buffered']:.0f} us")
+        for case in ("tune", "watch"):
+            result, = runner.run_many([Job(case, ax.validate(case, {}), seed, "stock")], parallel=1, options=options)
+            yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))
 
 
 def _why(result: results.Result) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .base import lock
 from .errors import WbError
-from .paths import BUILD, GUEST
+from .paths import BUILD, GUEST, TOOLS
 from .proc import need, say, sha256_file, sha256_text
 
 # program -> Debian package that has it
@@ -74,7 +74,37 @@ def _merged(path: Path) -> str:
     return text if text.startswith("usr/") else f"usr/{text}"
 
 
-def _collect(tracing: bool) -> dict[str, Path]:
+# Prints the files of the standard library that wb imports, encodings of text files included.
+_PYTHON_FILES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import encodings.ascii, encodings.latin_1, encodings.utf_8
+import wblib.cli
+wblib.cli.parser()
+for module in list(sys.modules.values()):
+    print(getattr(module, "__file__", None) or "")
+"""
+PYTHON = "/usr/bin/python3"
+
+
+def _python() -> dict[str, Path]:
+    """python3 with what wb imports of its standard library, and wb itself as /opt/wb/wb."""
+    if not Path(PYTHON).exists():
+        raise WbError(f"no {PYTHON}: install python3")
+    done = subprocess.run([PYTHON, "-I", "-B", "-c", _PYTHON_FILES, str(TOOLS)], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise WbError(f"{PYTHON} does not import wb: {done.stderr.strip().splitlines()[-1:]}")
+    files = {PYTHON.lstrip("/"): Path(PYTHON).resolve()}
+    for line in done.stdout.split():
+        if line.startswith("/usr/lib/python3") and "/dist-packages/" not in line:
+            files[line.lstrip("/")] = Path(line).resolve()
+    for path in [TOOLS / "wb", *sorted((TOOLS / "wblib").glob("*.py"))]:
+        files[f"opt/wb/{path.relative_to(TOOLS)}"] = path
+    return files
+
+
+def _collect(tracing: bool, python: bool = False) -> dict[str, Path]:
     """Path in the guest -> host file with its content."""
     files: dict[str, Path] = {}
     wanted = dict(PROGRAMS) | dict.fromkeys(COREUTILS, "coreutils") | (TRACERS if tracing else {})
@@ -86,7 +116,11 @@ def _collect(tracing: bool) -> dict[str, Path]:
         real = sorted(Path("/usr/bin").glob("perf_*"))
         if real:
             files["usr/bin/perf"] = real[-1]
-    libs = _libraries(p for p in files.values())
+    binaries = list(files.values())
+    if python:
+        files |= (wanted_by_python := _python())
+        binaries += [p for n, p in wanted_by_python.items() if n == PYTHON.lstrip("/") or p.suffix == ".so"]
+    libs = _libraries(binaries)
     stdbuf = Path(STDBUF_LIB)
     if stdbuf.exists():
         libs.add(stdbuf)
@@ -95,14 +129,16 @@ def _collect(tracing: bool) -> dict[str, Path]:
     return files
 
 
-def initramfs(selftests: Path, *, tracing: bool = False) -> Path:
+def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False) -> Path:
     """Return the initramfs with ``selftests`` (an installed kselftest tree) at /kselftest.
+
+    python: also python3 and wb; without it the bytes are the same as ever.
 
     Cached by content below build/guest; of two wb commands that need the same
     one, the second waits and finds it made.  Raises WbError when a program is
     missing or the disk is full.
     """
-    files = _collect(tracing)
+    files = _collect(tracing, python) if python else _collect(tracing)
     files["init"] = GUEST / "init"
     for path in sorted(p for p in selftests.rglob("*") if p.is_file()):
         files[f"kselftest/{path.relative_to(selftests)}"] = path

@@ -83,7 +83,7 @@ def run_command(args: argparse.Namespace) -> int:
         options = Options(args.lane, args.on, args.force, args.timeout,
                           "tracing" if args.trace else args.flavour, args.trace, cpu)
         if args.dry_run:
-            prepared = prepare(job.kernel, options)
+            prepared = prepare(job.kernel, options, python=ax.case(job.case).python)
             say(f"# {place_of(job, prepared, options)}")
             print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path())))
             return 0

@@ -50,10 +50,13 @@ class Prepared:
     initrd_hash: str
 
 
-def prepare(variant: str, options: Options) -> Prepared:
-    """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist."""
+def prepare(variant: str, options: Options, *, python: bool = False) -> Prepared:
+    """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist.
+
+    python: the guest has python3 and wb.
+    """
     built = kernels.build(variant, options.flavour)
-    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing")
+    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing", python=python)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
 
@@ -82,11 +85,14 @@ def run_many(
     """
     options = options or Options()
     parallel = parallel or os.cpu_count() or 1
-    prepared = {variant: prepare(variant, options) for variant in dict.fromkeys(j.kernel for j in jobs)}
+    kinds = dict.fromkeys((j.kernel, ax.case(j.case).python) for j in jobs)
+    prepared = {(variant, python): prepare(variant, options, python=True) if python else prepare(variant, options)
+                for variant, python in kinds}
+    of = {i: prepared[j.kernel, ax.case(j.case).python] for i, j in enumerate(jobs)}
     done: dict[int, results.Result] = {}
     todo = []
     for index, job in enumerate(jobs):
-        kept = None if options.force else _kept(job, prepared[job.kernel], options)
+        kept = None if options.force else _kept(job, of[index], options)
         if kept:
             done[index] = kept
         else:
@@ -97,7 +103,7 @@ def run_many(
         _stop.clear()
         progress = Progress([ax.case(jobs[i].case).wall_s for i in todo], parallel)
         with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-            futures = {pool.submit(_run_one, jobs[i], prepared[jobs[i].kernel], options, progress): i for i in todo}
+            futures = {pool.submit(_run_one, jobs[i], of[i], options, progress): i for i in todo}
             try:
                 waiting = set(futures)
                 while waiting:

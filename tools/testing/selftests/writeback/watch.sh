@@ -1,0 +1,172 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "wb watch" beside a writer whose limit is known: the system's, its cgroup's, or the
+# disk's.  It has to name the task, the cgroup, the cause and about the time, and to
+# leave no trace of its tracing.  Needs python3 and wb, which "wb run watch" puts
+# into the guest.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+
+readonly WB=/opt/wb/wb
+readonly TRACEFS=/sys/kernel/tracing
+readonly LINK_MBPS=40
+readonly MB=1048576
+# The disk is 10 times slower than dd: dd sleeps most of the time.
+readonly SHARE_LOW=60 SHARE_HIGH=102
+readonly RATE_LOW=0.7 RATE_HIGH=1.2
+
+opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
+opt_disk fifo
+opt_parse "wb watch: who is throttled, for whose limit." "$@"
+
+# tracing_state() - what wb watch must not change
+function tracing_state() {
+	ls "$TRACEFS/instances"
+	(cd "$TRACEFS" && head -n 20 tracing_on trace_clock buffer_size_kb events/enable current_tracer \
+		options/overwrite events/writeback/balance_dirty_pages/{enable,filter} \
+		events/block/block_rq_complete/{enable,filter})
+}
+
+# start_writer() - dd that never ends by itself; its number in WRITER
+function start_writer() {
+	dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null &
+	WRITER=$!
+}
+
+function start_reader() {
+	while :; do
+		dd if="$MNT/read" of=/dev/null bs=4k count=512 iflag=direct 2> /dev/null
+	done &
+	READER=$!
+}
+
+# watch_once(name) - a report of 2 s as $WB_OUT/NAME.json
+function watch_once() {
+	"$WB" watch --once --json --interval 2 > "$WB_OUT/$1.json" 2>> "$WB_OUT/wb.err"
+}
+
+# of(name, filter) - a value of a report
+function of() {
+	jq -r "$2" "$WB_OUT/$1.json"
+}
+
+# task_of(name) - filter of the writer's entry
+function writer_of() {
+	of "$1" ".tasks[] | select(.pid == $WRITER) | $2"
+}
+
+# show(name) - the report for the log
+function show() {
+	note "$1: $(of "$1" '{source, notes, throttle, tasks, cgroups} | tostring')"
+}
+
+function live_worked() {
+	grep -q "^$WRITER  *dd " "$WB_OUT/live" && ! grep -q Traceback "$WB_OUT/wb.err"
+}
+
+wb_begin fio jq awk dd python3
+[ -x "$WB" ] || skip_all "needs $WB: wb run watch"
+disk_check
+ktap_set_plan 12
+share_low=$SHARE_LOW
+if [[ ${OPT[disk]} = dev:* ]]; then
+	share_low=1	# how fast QEMU's disk is depends on the host
+else
+	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
+fi
+disk_setup "${OPT[fs]}"
+dd if=/dev/zero of="$MNT/read" bs=1M count=16 conv=fsync 2> /dev/null
+tracing_state > "$WB_OUT/tracing-before"
+set_dirty bytes $((32 * MB))
+set_dirty background_bytes $((16 * MB))
+source=tracepoints
+! grep -q '^dirty_throttle_us ' /proc/vmstat || source=counters
+
+start_writer
+start_reader
+sleep 3
+check "reports once" watch_once global
+show global
+check "source is $source" [ "$(of global .source)" = "$source" ]
+check "the writer slept most of the time" \
+	holds "$(writer_of global .share_pct) > $share_low && $(writer_of global .share_pct) < $SHARE_HIGH"
+metric watch_slept_pct "$(writer_of global .share_pct)" percent
+check "for the system's limit" [ "$(writer_of global .cause)" = global ]
+device=".devices[] | select(.name == \"$DISK_NAME\")"
+metric watch_write_mbps "$(calc "$(of global "$device | .write_rate") / 1e6")" MB/s
+if [ "$DISK_KIND" = wbdisk ]; then
+	check "the disk's rate is that of its link" \
+		holds "$(of global "$device | .write_rate") > $RATE_LOW * $LINK_MBPS * 1e6 &&
+		       $(of global "$device | .write_rate") < $RATE_HIGH * $LINK_MBPS * 1e6"
+else
+	skip_test "the disk's rate is that of its link" "not a modelled disk"
+fi
+metric watch_read_p50 "$(of global "$device | .read.p50_us")" us
+metric watch_read_max "$(of global "$device | .read.max_us")" us
+# Each read waits behind writeback: too few in 2 s for a p99.
+check "reads have percentiles" \
+	holds "$(of global "$device | .read.p50_us // 0") > 50 &&
+	       $(of global "$device | .read.max_us // 0") >= $(of global "$device | .read.p50_us // 0")"
+
+timeout -s INT 4 "$WB" watch --interval 1 > "$WB_OUT/live" 2>> "$WB_OUT/wb.err"
+note "interrupted: exit code $?"
+check "the live view reports, and ends at Ctrl-C" live_worked
+note_file "$WB_OUT/live"
+
+kill "$WRITER" "$READER"
+wait "$WRITER" "$READER" 2> /dev/null
+rm -f "$MNT/write"
+sync
+
+# Plenty for all, little for this disk.
+set_dirty bytes $((512 * MB))
+set_dirty background_bytes $((256 * MB))
+bdi=/sys/class/bdi/$(< "/sys/block/$DISK_NAME/dev")
+echo 1 > "$bdi/strict_limit"
+echo $((32 * MB)) > "$bdi/max_bytes"
+start_writer
+sleep 3
+watch_once device
+show device
+check "a limit of the disk is named" [ "$(writer_of device .cause)" = device ]
+kill "$WRITER"
+wait "$WRITER" 2> /dev/null
+echo 0 > "$bdi/strict_limit"
+echo 100 > "$bdi/max_ratio"
+rm -f "$MNT/write"
+sync
+
+# A cgroup whose share of its own memory is less than that.
+cgroup=/sys/fs/cgroup/wb-watch
+function remove_cgroup() {
+	[ ! -d "$cgroup" ] || loop_until "rmdir $cgroup 2> /dev/null"
+}
+if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
+   echo +io > /sys/fs/cgroup/cgroup.subtree_control && [ -e "$cgroup/memory.max" ]; then
+	on_exit remove_cgroup
+	set_dirty ratio 20
+	set_dirty background_ratio 10
+	echo $((128 * MB)) > "$cgroup/memory.max"
+	(echo "$BASHPID" > "$cgroup/cgroup.procs" && exec dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null) &
+	WRITER=$!
+	sleep 4
+	watch_once cgroup
+	show cgroup
+	check "a limit of the cgroup is named" [ "$(writer_of cgroup .cause)" = cgroup ]
+	check "so is the cgroup" \
+		holds "$(of cgroup '[.cgroups[] | select(.path == "/wb-watch") | .slept_ms] | add // 0') > 500"
+	kill "$WRITER"
+	wait "$WRITER" 2> /dev/null
+else
+	skip_test "a limit of the cgroup is named" "no memory and io controllers"
+	skip_test "so is the cgroup" "no memory and io controllers"
+fi
+
+tracing_state > "$WB_OUT/tracing-after"
+check "every setting of tracing is as before" cmp "$WB_OUT/tracing-before" "$WB_OUT/tracing-after"
+[ ! -s "$WB_OUT/wb.err" ] || note_file "$WB_OUT/wb.err"
+check_dmesg
+disk_teardown
+ktap_finished

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb tune`` as a command, and the plan of --simulate."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_machine import MIB, PART, FakeMachine, measured
+
+from wblib import axes, tune_facts, tune_rules, tune_simulate
+from wblib.cli import main
+from wblib.tune_apply import BACKUP
+
+
+@pytest.fixture(name="fake")
+def _fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path / "machine")
+
+
+@pytest.fixture(name="m")
+def _measured(tmp_path: Path) -> Path:
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(measured().to_json()))
+    return path
+
+
+def tune(fake: FakeMachine, tmp_path: Path, m: Path, *more: str) -> int:
+    return main(["tune", str(tmp_path), "--measured", str(m), "--root", str(fake.root), "--dev", PART, *more])
+
+
+def test_changes_nothing_unless_told(fake: FakeMachine, tmp_path: Path, m: Path,
+                                     capsys: pytest.CaptureFixture[str]) -> None:
+    before = fake.everything()
+    assert tune(fake, tmp_path, m) == 0
+    out = capsys.readouterr().out
+    assert "queue.sda.scheduler: mq-deadline -> none" in out
+    assert "nothing was changed" in out
+    assert fake.everything() == before
+
+
+def test_json(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.write("/etc/tuned/active_profile", "throughput-performance\n")
+    assert tune(fake, tmp_path, m, "--goal", "throughput", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["goal"] == "throughput"
+    assert found["measured"]["write_mbps"] == 450.0
+    assert {a["key"] for a in found["advice"]} >= {"vm.dirty_bytes", "vm.dirty_background_bytes"}
+    assert found["conflicts"] == ["tuned's active profile throughput-performance sets vm.dirty_ratio = 40",
+                                  "tuned's active profile throughput-performance sets vm.dirty_background_ratio = 10"]
+
+
+def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Plain files: of the kernel's behaviour only what test_tune_apply.py does not need.
+    fake.queue(scheduler="none")
+    before = fake.everything()
+    assert tune(fake, tmp_path, m, "--apply") == 0
+    assert fake.read("/sys/devices/sda/queue/max_sectors_kb") == "128"
+    assert (fake.root / BACKUP.lstrip("/")).exists()
+    assert main(["tune", "--undo", "--root", str(fake.root)]) == 0
+    assert "every value is as it was" in capsys.readouterr().out
+    after = fake.everything()
+    assert {k: v.strip() for k, v in after.items()} == {k: v.strip() for k, v in before.items()}
+    assert main(["tune", "--undo", "--root", str(fake.root)]) == 1
+    assert "nothing was applied" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    ([], "DIR is missing"), (["/nonexistent"], "no such directory"), (["/proc", "--undo"], "stands alone"),
+    (["/tmp", "--seeds", "0"], "--seeds: 1..99"),
+])
+def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", *words]) == 2
+    err = capsys.readouterr().err
+    assert text in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--max-mib", "1"], ["--max-seconds", "-3"], ["--goal", "x"],
+                                   ["--hold-seconds", "nan"]])
+def test_values_out_of_range(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as exc:
+        main(["tune", "/tmp", *words])
+    assert exc.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"mib": 1}', json.dumps(measured().to_json() | {"write_mbps": "x"}),
+                                  json.dumps(measured(0.0).to_json()), json.dumps(measured().to_json() | {"more": 1})])
+def test_broken_measurement(fake: FakeMachine, tmp_path: Path, m: Path, text: str,
+                            capsys: pytest.CaptureFixture[str]) -> None:
+    m.write_text(text)
+    assert tune(fake, tmp_path, m) == 2
+    assert "not a measurement" in capsys.readouterr().err
+
+
+def test_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["tune", "--undo"]) == 1
+    assert "run as root" in capsys.readouterr().err
+
+
+def plan(fake: FakeMachine, goal: str, rate: float = 450.0, kernel: str | None = None) -> tune_simulate.Plan:
+    facts = tune_facts.read(fake.machine, "/srv", PART)
+    m = measured(rate)
+    return tune_simulate.plan(facts, m, tune_rules.recommend(facts, m, goal), goal, kernel)
+
+
+def settings(text: str) -> dict[str, str]:
+    return dict(p.split("=") for p in text.split(","))
+
+
+def test_nearest_profile() -> None:
+    assert tune_simulate.nearest(measured(450.0, 100.0), rotating=False) == "fifo"
+    assert tune_simulate.nearest(measured(8.0, 600.0), rotating=False) == "usb"
+    assert tune_simulate.nearest(measured(3000.0, 40.0), rotating=False) == "nvme"
+    assert tune_simulate.nearest(measured(150.0, 8000.0), rotating=True) == "hdd"
+
+
+def test_plan_of_queue_settings(fake: FakeMachine) -> None:
+    p = plan(fake, "read-latency", 400.0)
+    assert p.kernel == "stock"
+    assert p.axes["disk-set"] == "link_mbps=400"
+    assert settings(p.axes["before"]) == {"queue.scheduler": "mq-deadline", "queue.wbt_lat_usec": "2000",
+                                          "queue.max_sectors_kb": "1280"}
+    assert settings(p.axes["after"]) == {"queue.scheduler": "none", "queue.wbt_lat_usec": "2000",
+                                         "queue.max_sectors_kb": "128"}
+    axes.validate("tune-replay", p.axes)
+
+
+def test_plan_of_limits_fits_the_guest(fake: FakeMachine) -> None:
+    p = plan(fake, "unplug", 9.0)
+    before, after = settings(p.axes["before"]), settings(p.axes["after"])
+    file = int(p.axes["mib"]) * MIB
+    assert p.axes["disk"] == "usb"
+    assert int(after["bdi.max_bytes"]) <= file // 2
+    assert before["bdi.max_ratio_fine"] == "1000000"
+    assert (before["bdi.strict_limit"], after["bdi.strict_limit"]) == ("0", "1")
+    assert int(before["vm.dirty_bytes"]) > file
+    assert p.axes["readers"] == "0"
+
+
+def test_plan_shrinks_what_is_too_large(fake: FakeMachine) -> None:
+    p = plan(fake, "throughput")
+    assert int(settings(p.axes["after"])["vm.dirty_bytes"]) <= int(p.axes["mib"]) * MIB // 2
+    assert any("of the real ones" in n for n in p.notes)
+
+
+def test_plan_of_a_patched_machine_on_a_stock_kernel(fake: FakeMachine) -> None:
+    fake.patched("[requests] bytes")
+    assert plan(fake, "read-latency").kernel == "patched"
+    p = plan(fake, "read-latency", kernel="stock")
+    assert "wbt_policy" not in p.axes["after"]
+    assert any("a stock kernel has none" in n for n in p.notes)
+
+
+def test_render() -> None:
+    text = tune_simulate.render({"kernel": "stock", "seeds": [1], "notes": ["n"], "command": "wb run x", "metrics": {
+        "read_p99_95": {"unit": "us", "before": 80000.0, "after": 8000.0}}})
+    assert "0.1 x" in text
+    assert "wb run x" in text

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Apply and undo: values, files and backup, also when the kernel refuses or the disk goes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_machine import PART, FakeMachine, measured
+
+from wblib import tune_apply, tune_facts, tune_rules
+from wblib.errors import WbError
+from wblib.tune_apply import BACKUP
+from wblib.tune_profiles import SYSCTL_FILE, UDEV_FILE
+from wblib.watch_read import Machine
+
+DIRTY = "/proc/sys/vm/dirty_bytes"
+
+
+class Kernel(FakeMachine):
+    """Files that behave as the kernel's: brackets, exclusive ratio and bytes, shares for max_bytes."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(root)
+        self.refuse = ""
+        self.written: list[tuple[str, str]] = []
+        monkeypatch.setattr(tune_apply, "_write", self.store)
+
+    def store(self, machine: Machine, file: str, value: str) -> None:
+        self.written.append((file, value))
+        if self.refuse and file.endswith(self.refuse):
+            raise OSError(22, "Invalid argument", file)
+        name = file.rsplit("/", 1)[1]
+        if name == "scheduler":
+            value = "none mq-deadline kyber bfq".replace(value, f"[{value}]")
+        elif name == "wbt_policy":
+            value = "requests bytes".replace(value, f"[{value}]")
+        elif name in ("dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"):
+            if self.read(file).strip() == value:
+                return  # the same again is ignored
+            twin = file.replace("bytes", "ratio") if "bytes" in file else file.replace("ratio", "bytes")
+            self.write(twin, "0\n")
+        elif name == "max_ratio_fine":
+            self.bdi(max_bytes=str(644_243_456 * int(value) // 1_000_000))
+        elif name == "max_bytes":
+            self.bdi(max_ratio_fine=str(int(value) * 1_000_000 // 644_243_456))
+        self.write(file, value + "\n")
+
+
+@pytest.fixture(name="kernel")
+def _kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
+
+
+def apply(kernel: Kernel, goal: str, rate: float = 450.0) -> list[str]:
+    facts = tune_facts.read(kernel.machine, "/srv", PART)
+    return tune_apply.apply(kernel.machine, facts, tune_rules.recommend(facts, measured(rate), goal))
+
+
+@pytest.mark.parametrize(("goal", "rate"), [("read-latency", 450.0), ("throughput", 450.0), ("database", 50.0),
+                                            ("unplug", 20.0)])
+def test_round_trip(kernel: Kernel, goal: str, rate: float) -> None:
+    before = kernel.everything()
+    apply(kernel, goal, rate)
+    assert kernel.everything() != before
+    assert (kernel.root / BACKUP.lstrip("/")).exists()
+    done, failed = tune_apply.undo(kernel.machine)
+    assert not failed
+    assert done
+    assert kernel.everything() == before
+
+
+def test_what_is_written(kernel: Kernel) -> None:
+    apply(kernel, "read-latency")
+    assert kernel.read("/sys/devices/sda/queue/scheduler").startswith("[none]")
+    rules = kernel.read(UDEV_FILE).splitlines()
+    assert rules[-1] == ('ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
+                         'ENV{ID_SERIAL}=="Model_3_S1234", ATTR{queue/scheduler}="none", '
+                         'ATTR{queue/max_sectors_kb}="128"')
+    assert not (kernel.root / SYSCTL_FILE.lstrip("/")).exists()
+    apply(kernel, "database", 50.0)
+    assert "vm.dirty_background_bytes = 49283072\n" in kernel.read(SYSCTL_FILE)
+
+
+def test_twice_keeps_the_first_backup(kernel: Kernel) -> None:
+    before = kernel.everything()
+    apply(kernel, "database", 50.0)
+    apply(kernel, "throughput", 450.0)
+    apply(kernel, "database", 20.0)
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
+def test_bytes_in_force_come_back_as_bytes(kernel: Kernel) -> None:
+    kernel.write(DIRTY, "700000000\n")
+    kernel.write("/proc/sys/vm/dirty_ratio", "0\n")
+    before = kernel.everything()
+    apply(kernel, "throughput")
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
+def test_a_file_of_somebody_else_comes_back(kernel: Kernel) -> None:
+    kernel.write(UDEV_FILE, "# mine\n")
+    apply(kernel, "read-latency")
+    assert "# mine" not in kernel.read(UDEV_FILE)
+    tune_apply.undo(kernel.machine)
+    assert kernel.read(UDEV_FILE) == "# mine\n"
+
+
+def test_refused_value_puts_everything_back(kernel: Kernel) -> None:
+    before = kernel.everything()
+    kernel.refuse = "max_sectors_kb"
+    with pytest.raises(WbError, match=r"max_sectors_kb: Invalid argument"):
+        apply(kernel, "read-latency")
+    kernel.refuse = ""
+    if (kernel.root / BACKUP.lstrip("/")).exists():  # what could not be restored is still known
+        tune_apply.undo(kernel.machine)
+    assert kernel.everything() == before
+
+
+def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
+    apply(kernel, "unplug", 20.0)
+    for name in ("max_bytes", "max_ratio_fine", "strict_limit", "max_ratio"):
+        (kernel.root / f"sys/class/bdi/8:0/{name}").unlink()
+    done, failed = tune_apply.undo(kernel.machine)
+    assert not failed
+    assert any("gone with its disk" in line for line in done)
+
+
+def test_undo_that_fails_keeps_the_backup(kernel: Kernel) -> None:
+    apply(kernel, "read-latency")
+    kernel.refuse = "scheduler"
+    _, failed = tune_apply.undo(kernel.machine)
+    assert failed
+    assert (kernel.root / BACKUP.lstrip("/")).exists()
+    kernel.refuse = ""
+    assert tune_apply.undo(kernel.machine)[1] == []
+
+
+def test_undo_without_backup(kernel: Kernel) -> None:
+    with pytest.raises(WbError, match="nothing was applied"):
+        tune_apply.undo(kernel.machine)
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", '{"version": 1}', '{"version": 2, "values": [], "files": {}}',
+    '{"version": 1, "values": [["/etc/passwd", "x"]], "files": {}}',
+    '{"version": 1, "values": [["/sys/block/../../etc/queue/x", "x"]], "files": {}}',
+    '{"version": 1, "values": [], "files": {"/etc/shadow": "x"}}',
+    '{"version": 1, "values": [], "files": {"/etc/sysctl.d/90-calm-writeback.conf": 3}}',
+])
+def test_damaged_backup(kernel: Kernel, text: str) -> None:
+    kernel.write(BACKUP, text)
+    before = kernel.everything()
+    with pytest.raises(WbError, match=r"restore the values by hand"):
+        tune_apply.undo(kernel.machine)
+    assert kernel.everything() == before
+
+
+def test_nothing_to_change(kernel: Kernel) -> None:
+    kernel.patched()
+    assert apply(kernel, "read-latency") == ["nothing to change"]
+    assert not (kernel.root / BACKUP.lstrip("/")).exists()
+
+
+def test_backup_is_written_before_anything_is_changed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(machine: Machine, file: str, value: str) -> None:
+        data = json.loads(machine.text(BACKUP) or "")
+        assert next(f for f, _ in data["values"]).endswith("scheduler")
+        raise KeyboardInterrupt
+    monkeypatch.setattr(tune_apply, "_write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        apply(kernel, "read-latency")
+
+
+def test_without_serial_number(kernel: Kernel) -> None:
+    (kernel.root / "run/udev/data/b8:0").unlink()
+    apply(kernel, "read-latency")
+    assert 'KERNEL=="sda"' in kernel.read(UDEV_FILE)
+    assert "check it after hardware changes" in kernel.read(UDEV_FILE)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The guest with Python: wb runs in it, and the guest without is what it was."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wblib import axes, guest
+
+
+@pytest.fixture(autouse=True)
+def _few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "PROGRAMS", {"bash": "bash"})
+    monkeypatch.setattr(guest, "COREUTILS", ("env",))
+
+
+def test_python_only_adds() -> None:
+    plain, more = guest._collect(tracing=False), guest._collect(tracing=False, python=True)
+    assert plain.items() <= more.items()
+    added = more.keys() - plain.keys()
+    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/watch.py", "opt/wb/wblib/tune.py"} <= added
+    assert not any("dist-packages" in name or "__pycache__" in name for name in added)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_wb_runs_from_what_is_packed(tmp_path: Path) -> None:
+    guest._stage(tmp_path / "root", guest._collect(tracing=False, python=True))
+    for command in ("watch", "tune"):
+        done = subprocess.run(["chroot", str(tmp_path / "root"), "/opt/wb/wb", command, "--help"], capture_output=True,
+                              text=True, check=False, env={"PATH": "/usr/bin:/usr/sbin"})
+        assert done.returncode == 0, done.stderr
+        assert "examples:" in done.stdout
+
+
+def test_who_needs_python() -> None:
+    assert {c.name for c in axes.CASES.values() if c.python} == {"tune", "watch"}

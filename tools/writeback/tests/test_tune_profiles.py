@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Conflicts with tuned, other sysctl.d and udev files."""
+
+from pathlib import Path
+
+import pytest
+from fake_machine import FakeMachine
+
+from wblib import tune_profiles
+from wblib.tune_profiles import TUNED, conflicts, profile_settings
+
+KEYS = ["vm.dirty_bytes", "queue.sda.scheduler", "bdi.max_bytes"]
+
+
+@pytest.fixture(name="fake")
+def _fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def test_nobody(fake: FakeMachine) -> None:
+    assert conflicts(fake.machine, KEYS) == []
+
+
+def test_known_profile_without_its_file(fake: FakeMachine) -> None:
+    fake.write("/etc/tuned/active_profile", "latency-performance\n")
+    found = conflicts(fake.machine, KEYS)
+    assert [str(c) for c in found] == ["tuned's active profile latency-performance sets vm.dirty_ratio = 10"]
+    fake.write("/etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n")
+    assert conflicts(fake.machine, KEYS)[0].wins
+
+
+def test_profile_with_include_and_elevator(fake: FakeMachine) -> None:
+    fake.write("/etc/tuned/active_profile", "mine\n")
+    fake.write("/etc/tuned/profiles/mine/tuned.conf",
+               "[main]\ninclude=base\n[sysctl]\nvm.dirty_bytes = 40%\n[disk]\nelevator=bfq\n")
+    fake.write("/usr/lib/tuned/base/tuned.conf", "[sysctl]\nvm.dirty_background_ratio=3\nvm.swappiness=1\n")
+    assert profile_settings(fake.machine, "mine") == {
+        "vm.dirty_background_ratio": "3", "vm.dirty_ratio": "40", "elevator": "bfq"}
+    assert [(c.setting, c.wins) for c in conflicts(fake.machine, KEYS)] == [
+        ("vm.dirty_ratio = 40", False), ("elevator = bfq", True)]
+
+
+@pytest.mark.parametrize("text", ["no section\n", "[main]\ninclude=loop\n", "[sysctl\n", "\x00\xff"])
+def test_broken_profile(fake: FakeMachine, text: str) -> None:
+    fake.write("/etc/tuned/loop/tuned.conf", text)
+    assert profile_settings(fake.machine, "loop") == {}
+
+
+def test_profile_names_stay_in_their_directory(fake: FakeMachine) -> None:
+    fake.write("/etc/tuned.conf", "[sysctl]\nvm.dirty_ratio=1\n")
+    assert profile_settings(fake.machine, "..") == {}
+    assert profile_settings(fake.machine, "../x") == {}
+
+
+def test_other_files(fake: FakeMachine) -> None:
+    fake.write("/etc/sysctl.d/99-mine.conf", "# vm.dirty_bytes = 1\n-vm.dirty_ratio = 5\n")
+    fake.write("/usr/lib/sysctl.d/10-dist.conf", "vm/dirty_bytes=2\n")
+    fake.write("/usr/lib/sysctl.d/99-mine.conf", "vm.dirty_bytes = 3\n")  # hidden by the one in /etc
+    fake.write("/etc/sysctl.conf", "vm.dirty_background_bytes=4\n")
+    fake.write(tune_profiles.SYSCTL_FILE, "vm.dirty_bytes = 9\n")
+    fake.write("/etc/udev/rules.d/60-io.rules", 'KERNEL=="sd*", \\\n  ATTR{queue/scheduler}="bfq"\n')
+    found = {(c.who.rsplit("/", 1)[1], c.setting, c.wins) for c in conflicts(fake.machine, KEYS)}
+    assert found == {("10-dist.conf", "vm.dirty_bytes = 2", False), ("99-mine.conf", "vm.dirty_ratio = 5", True),
+                     ("60-io.rules", "queue/scheduler = bfq, for some disks", False)}
+
+
+def test_every_value_of_tuned_is_a_dirty_setting() -> None:
+    assert all(k.startswith("vm.dirty_") and v.isdigit() for p in TUNED.values() for k, v in p.items())

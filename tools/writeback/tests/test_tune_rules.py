@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Recommendations: what each goal asks for, on which kernel, and that every number has its source."""
+
+from pathlib import Path
+
+import pytest
+from fake_machine import BACKGROUND, LIMIT, MIB, PART, FakeMachine, measured
+
+from wblib import tune_facts, tune_rules
+from wblib.errors import WbError
+from wblib.paths import ROOT
+from wblib.tune_evidence import EVIDENCE
+from wblib.tune_measure import Measured
+from wblib.tune_rules import Advice
+
+
+@pytest.fixture(name="fake")
+def _fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def advice(fake: FakeMachine, goal: str, m: Measured | None = None, hold: float | None = None) -> dict[str, Advice]:
+    facts = tune_facts.read(fake.machine, "/srv", PART)
+    return {a.key: a for a in tune_rules.recommend(facts, m or measured(), goal, hold)}
+
+
+def test_facts(fake: FakeMachine) -> None:
+    facts = tune_facts.read(fake.machine, "/srv", PART)
+    assert (facts.mountpoint, facts.fs, facts.release, facts.ram) == ("/srv", "ext4", "6.12.117", 4 << 30)
+    # free - reserve (max lowmem + high, at most managed) + file LRUs + 1
+    assert facts.dirtyable == (503840 - (2100 + 4000) + 300000 + 1) * 4096
+    assert facts.now.freerun == (LIMIT + BACKGROUND) * 4096 // 2
+    disk, = facts.disks
+    assert (disk.name, disk.scheduler, disk.wbt_policy, disk.identity) == (
+        "sda", "mq-deadline", None, ("ID_SERIAL", "Model_3_S1234"))
+    assert facts.bdi is not None
+    assert facts.bdi.name == "8:0"
+
+
+def test_facts_of_a_stack(fake: FakeMachine) -> None:
+    fake.write("/sys/devices/dm-0/dev", "253:0\n")
+    fake.write("/sys/devices/dm-0/queue/rotational", "0\n")
+    (fake.root / "sys/block/dm-0").symlink_to("../devices/dm-0")
+    (fake.root / "sys/dev/block/253:0").symlink_to("../../devices/dm-0")
+    (fake.root / "sys/devices/dm-0/slaves").mkdir()
+    (fake.root / "sys/devices/dm-0/slaves/sda1").symlink_to("../../sda/sda1")
+    assert [d.name for d in tune_facts.read(fake.machine, "/srv", "253:0").disks] == ["sda"]
+
+
+def test_no_disk(fake: FakeMachine) -> None:
+    with pytest.raises(WbError, match="no disk of this machine"):
+        tune_facts.read(fake.machine, "/srv", "0:45")
+
+
+@pytest.mark.parametrize("name", ["/proc/vmstat", "/proc/zoneinfo"])
+def test_broken_proc(fake: FakeMachine, name: str) -> None:
+    fake.write(name, "garbage\n\x00 1 2 3\n")
+    with pytest.raises(WbError, match="dirty limits"):
+        tune_facts.read(fake.machine, "/srv", PART)
+
+
+def test_stock_reads(fake: FakeMachine) -> None:
+    found = advice(fake, "read-latency")
+    assert found["queue.sda.scheduler"].value == "none"
+    assert found["queue.sda.max_sectors_kb"].value == "128"
+    assert found["queue.sda.wbt_lat_usec"].value is None
+    assert found["vm.dirty_bytes"].value is None
+    assert not any(k.startswith("bdi.") for k in found)
+
+
+def test_request_size_grows_with_the_rate(fake: FakeMachine) -> None:
+    # 3200 MB/s x 2 ms / 16 = 400 kB -> 448 KiB in steps of 64
+    assert advice(fake, "read-latency", measured(3200.0))["queue.sda.max_sectors_kb"].value == "448"
+
+
+def test_patched_reads(fake: FakeMachine) -> None:
+    fake.patched("[requests] bytes")
+    found = advice(fake, "read-latency")
+    assert found["queue.sda.wbt_policy"].value == "bytes"
+    assert found["queue.sda.scheduler"].value is None
+    assert found["queue.sda.max_sectors_kb"].value is None
+    fake.patched()
+    assert all(a.value is None for a in advice(fake, "read-latency").values())
+
+
+def test_wbt_target(fake: FakeMachine) -> None:
+    fake.queue(wbt_lat_usec="0")
+    assert advice(fake, "read-latency")["queue.sda.wbt_lat_usec"].value == "2000"
+    fake.patched()
+    slow = measured(p99_us=3100.0)
+    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value == "7000"
+    fake.queue(wbt_lat_usec="10000")
+    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value is None
+
+
+def test_rotation_is_believed_only_if_measured(fake: FakeMachine) -> None:
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    disk = advice(fake, "read-latency", measured(150.0, 8000.0, 22000.0))
+    assert all(a.value is None for a in disk.values())
+    virtual = advice(fake, "read-latency")
+    assert virtual["queue.sda.wbt_lat_usec"].value == "2000"
+    unknown = advice(fake, "read-latency", measured(p99_us=None))
+    assert unknown["queue.sda.wbt_lat_usec"].value is None
+
+
+def test_throughput(fake: FakeMachine) -> None:
+    found = advice(fake, "throughput")
+    # 5 s x 450 MB/s, capped at 1 GiB, is above the limit of 614 MiB
+    assert found["vm.dirty_bytes"].value == str(1 << 30)
+    assert found["vm.dirty_background_bytes"].value == str(1 << 29)
+    assert advice(fake, "throughput", measured(20.0))["vm.dirty_bytes"].value is None
+    fake.queue(scheduler="none mq-deadline [bfq]")
+    assert advice(fake, "throughput")["queue.sda.scheduler"].value == "none"
+    assert advice(fake, "read-latency")["queue.sda.scheduler"].value is None
+
+
+def test_unplug(fake: FakeMachine) -> None:
+    found = advice(fake, "unplug", measured(20.0))
+    assert found["bdi.max_bytes"].value == str(57 * MIB)
+    assert found["bdi.strict_limit"].value == "1"
+    assert found["vm.dirty_bytes"].value is None
+    assert advice(fake, "unplug", measured(1.0))["bdi.max_bytes"].value == str(16 * MIB)
+    assert advice(fake, "unplug", measured(20.0), 1.0)["bdi.max_bytes"].value == str(19 * MIB)
+    fast = advice(fake, "unplug", measured(3000.0))
+    assert all(a.value is None for a in fast.values())
+
+
+def test_unplug_with_a_time_limit(fake: FakeMachine) -> None:
+    fake.bdi(max_drain_ms="default")
+    assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value == "3000"
+    fake.bdi(max_drain_ms="3000")
+    assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value is None
+
+
+def test_unplug_never_divides_by_zero_in_the_kernel(fake: FakeMachine) -> None:
+    fake.write("/proc/vmstat", fake.read("/proc/vmstat").replace(f"threshold {LIMIT}", "threshold 0"))
+    found = advice(fake, "unplug", measured(20.0))
+    assert all(a.value is None for a in found.values())
+
+
+def test_database(fake: FakeMachine) -> None:
+    found = advice(fake, "database", measured(50.0))
+    assert found["vm.dirty_background_bytes"].value == str(47 * MIB)
+    assert found["vm.dirty_bytes"].value == str(8 * 47 * MIB)
+    # A limit that would only be what it is now is left alone.
+    assert "vm.dirty_bytes" not in advice(fake, "database", measured(100.0))
+    assert advice(fake, "database", measured(5000.0))["vm.dirty_background_bytes"].value is None
+
+
+def test_wrong_goal_and_dead_disk(fake: FakeMachine) -> None:
+    with pytest.raises(WbError, match="unknown goal"):
+        advice(fake, "speed")
+    with pytest.raises(WbError, match="drained nothing"):
+        advice(fake, "database", measured(0.0))
+
+
+def test_every_line_has_a_reason_and_every_change_an_effect_or_formula(fake: FakeMachine) -> None:
+    for goal in tune_rules.GOALS:
+        for rate in (5.0, 450.0, 3000.0):
+            for a in advice(fake, goal, measured(rate)).values():
+                assert len(a.reason) > 20, a
+                assert a.value is None or a.effect or "strict_limit" in a.key, a
+
+
+def test_cited_numbers_are_in_the_documentation() -> None:
+    for name, e in EVIDENCE.items():
+        page = (ROOT / "Documentation" / e.page).read_text()
+        for number in e.numbers:
+            assert number in page, f"{name}: {number} is not in {e.page}"
+            assert number.rstrip("0") in e.text, f"{name}: {number} is not in its own text"

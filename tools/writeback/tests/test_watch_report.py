@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Samples and reports: counters of the series, tracepoints of a stock kernel, and the view of both."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from fake_machine import BACKGROUND, LIMIT, FakeMachine
+
+from wblib import watch_sample, watch_trace
+from wblib.cli import main
+from wblib.watch_read import Dirty
+from wblib.watch_report import Traced, cause_of, report, state_of
+from wblib.watch_sample import Device, Sample, Task
+from wblib.watch_trace import Sleep
+from wblib.watch_view import render
+
+FREERUN = (LIMIT + BACKGROUND) // 2
+
+
+@pytest.fixture(name="fake")
+def _fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def sleep(pid: int = 10, dirty: int = LIMIT, pause: int = 50, cgroup: int = 1, bdi: str = "8:0") -> Sleep:
+    return Sleep(pid, "dd", bdi, pause, dirty, 100, 2048, cgroup)
+
+
+def process(fake: FakeMachine, pid: int, *, us: int | None = None, start: int = 500, name: str = "dd") -> None:
+    fake.write(f"/proc/{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\n")
+    fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 18) + f" {start} 0\n")
+    fake.write(f"/proc/{pid}/cgroup", "0::/user.slice/a\n")
+    fake.write(f"/proc/{pid}/io", "rchar: 1\n" + (
+        f"dirty_throttle: {us // 1000}\ndirty_throttle_us: {us}\n" if us is not None else ""))
+
+
+def counters(fake: FakeMachine, total: int, global_us: int, cgroup_us: int, device_us: int) -> None:
+    text = (f"dirty_throttle {total // 1000}\ndirty_throttle_us {total}\ndirty_throttle_global_us {global_us}\n"
+            f"dirty_throttle_cgroup_us {cgroup_us}\ndirty_throttle_device_us {device_us}\n")
+    old = fake.read("/proc/vmstat").split("dirty_throttle ")[0]
+    fake.write("/proc/vmstat", old + text)
+    fake.write("/sys/fs/cgroup/cgroup.controllers", "memory io\n")
+    fake.write("/sys/fs/cgroup/user.slice/a/memory.stat", "file_dirty 5\n" + text)
+    fake.bdi(dirty_throttle=str(total // 1000), dirty_throttle_us=str(total))
+
+
+def test_sample_of_a_stock_kernel(fake: FakeMachine) -> None:
+    fake.write("/sys/kernel/debug/bdi/8:0/stats", "BdiWriteback:   1024 kB\nBdiReclaimable:   2048 kB\n"
+               "BdiWriteBandwidth:   100 kBps\nstate: 1\n")
+    found = watch_sample.sample(fake.machine, counters=False)
+    disk = found.devices["8:0"]
+    assert (disk.name, disk.writeback, disk.dirty) == ("sda", 1 << 20, 2 << 20)
+    assert (disk.bandwidth, disk.drain) == (102400, None)
+    assert disk.stat is not None
+    assert (disk.stat.write_bytes, disk.stat.inflight_writes, disk.limited) == (20480 * 512, 4, False)
+    assert found.total is None
+    assert not watch_sample.has_counters(fake.machine)
+
+
+@pytest.mark.parametrize(("strict", "drain", "default", "limited"), [
+    ("1", None, None, True), ("0", None, None, False), ("0", "3000", "0", True), ("0", "0", "3000", False),
+    ("0", "default", "3000", True), ("0", "default", "0", False)])
+def test_a_limit_of_the_device(fake: FakeMachine, strict: str, drain: str | None, default: str | None,
+                               limited: bool) -> None:
+    fake.bdi(strict_limit=strict)
+    if drain is not None:
+        fake.bdi(max_drain_ms=drain)
+        fake.write("/proc/sys/vm/dirty_drain_ms", f"{default}\n")
+    assert watch_sample.sample(fake.machine, counters=False).devices["8:0"].limited is limited
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("/proc/diskstats", "8 0 sda x y\n8\n\x00"), ("/sys/devices/sda/inflight", "x"),
+    ("/sys/kernel/debug/bdi/8:0/stats", "BdiWriteback kB\n\xff"), ("/proc/10/io", ""), ("/proc/10/status", "x")])
+def test_broken_files(fake: FakeMachine, name: str, text: str) -> None:
+    counters(fake, 1000, 1000, 0, 0)
+    process(fake, 10, us=1000)
+    fake.write(name, text)
+    found = watch_sample.sample(fake.machine, counters=True)
+    assert found.dirty is not None
+    json.dumps(report(found, found, None))
+
+
+def device(*, limited: bool) -> Device:
+    return Device("sda", "8:0", None, None, None, None, None, limited, {}, None)
+
+
+def test_causes() -> None:
+    now = Dirty(0, 0, LIMIT * 4096, BACKGROUND * 4096)
+    assert cause_of(sleep(dirty=FREERUN + 1), now, None) == "global"
+    assert cause_of(sleep(dirty=FREERUN + 1), now, device(limited=True)) == "global"
+    assert cause_of(sleep(dirty=100), now, device(limited=True)) == "device"
+    assert cause_of(sleep(dirty=100), now, device(limited=False)) == "cgroup"
+    assert cause_of(sleep(dirty=100), now, None) == "cgroup"
+    assert cause_of(sleep(dirty=100), None, None) == "global"
+
+
+@pytest.mark.parametrize(("dirty", "writeback", "state"), [
+    (10, 0, "free run"), (60, 10, "background writeback"), (60, 20, "throttling"), (90, 20, "at the limit")])
+def test_states(dirty: int, writeback: int, state: str) -> None:
+    assert state_of(Dirty(dirty, writeback, 100, 50)) == state
+
+
+def at(found: Sample, seconds: float) -> Sample:
+    return Sample(seconds, found.dirty, found.total, found.tasks, found.cgroups, found.devices)
+
+
+def test_report_from_tracepoints(fake: FakeMachine) -> None:
+    process(fake, 10, name="dd\x1b[2J")
+    fake.write("/proc/11/status", "Name:\tdd\nTgid:\t10\n")  # a thread of the same
+    old = at(watch_sample.sample(fake.machine, counters=False), 0.0)
+    fake.write("/proc/diskstats", "   8       0 sda 300 0 2400 90 30 0 61440 30 0 40 80 0 0 0 0 0 0\n")
+    new = at(watch_sample.sample(fake.machine, counters=False), 2.0)
+    reads = {"8:0": [float(n) for n in range(1, 201)]}
+    traced = Traced([sleep(), sleep(11, pause=150), sleep(12, dirty=5, cgroup=77)], 3, reads,
+                    lambda pid: watch_sample.task(fake.machine, pid), {77: "/system.slice/db", 1: "/"})
+    found = report(old, new, traced)
+    assert found["source"] == "tracepoints"
+    assert found["throttle"] == {"sleeps": 3, "slept_ms": 250.0,
+                                 "by_cause_ms": {"global": 200.0, "cgroup": 50.0, "device": 0.0}}
+    first, second = found["tasks"]
+    assert (first["pid"], first["slept_ms"], first["share_pct"], first["longest_ms"], first["cause"]) == (
+        10, 200, 10.0, 150, "global")
+    assert (second["pid"], second["comm"], second["cause"]) == (12, "dd", "cgroup")
+    assert found["cgroups"][0] == {"path": "/system.slice/db", "sleeps": 1, "slept_ms": 50,
+                                   "by_cause_ms": {"global": 0.0, "cgroup": 50, "device": 0.0}}
+    disk = found["devices"][0]
+    assert disk["write_rate"] == 40960 * 512 // 2
+    assert (disk["inflight_bytes"], disk["inflight_estimated"]) == (4 * 40960 * 512 // 20, True)
+    assert disk["read"] == {"reads": 200, "mean_us": 200.0, "sampled": 200, "max_us": 200.0, "p50_us": 100.5,
+                            "p99_us": 198.0, "p99_95_us": None}
+    assert any("3 sleeps were lost" in n for n in found["notes"])
+    text = render(found)
+    assert "\x1b" not in text
+    assert all(len(line) <= 80 for line in text.splitlines() if "note:" not in line), text
+    json.loads(json.dumps(found))
+
+
+def test_report_from_counters(fake: FakeMachine) -> None:
+    counters(fake, 1_000_000, 600_000, 300_000, 100_000)
+    process(fake, 10, us=400_000)
+    process(fake, 20, us=900_000, start=1)
+    process(fake, 30, us=5000)
+    old = at(watch_sample.sample(fake.machine, counters=True), 0.0)
+    counters(fake, 3_000_000, 600_000, 2_300_000, 100_000)
+    process(fake, 10, us=1_900_000)
+    process(fake, 20, us=500_000, start=2)  # a new process with an old number
+    new = at(watch_sample.sample(fake.machine, counters=True), 2.0)
+    traced = Traced([sleep(pause=40, dirty=5)], 0, {}, lambda pid: watch_sample.task(fake.machine, pid), {})
+    found = report(old, new, traced)
+    assert found["source"] == "counters"
+    assert found["throttle"] == {"sleeps": 2000, "slept_ms": 2000.0,
+                                 "by_cause_ms": {"global": 0.0, "cgroup": 2000.0, "device": 0.0}}
+    assert [(t["pid"], t["slept_ms"], t["cause"]) for t in found["tasks"]] == [
+        (10, 1500.0, "cgroup"), (20, 500.0, None)]
+    assert [(c["path"], c["slept_ms"]) for c in found["cgroups"]] == [("/user.slice/a", 2000.0)]
+    assert found["devices"][0]["slept_ms"] == 2000.0
+    assert re.search(r"10 +dd +1500 +75", render(found))
+
+
+def test_bytes_in_flight_of_the_patched_kernel(fake: FakeMachine) -> None:
+    fake.write("/sys/kernel/debug/block/sda/rqos/wbt/bytes", "inflight 393216\nheld_bytes 1000\nheld 2\nlimit 400000\n")
+    found = watch_sample.sample(fake.machine, counters=False)
+    disk = report(found, found, None)["devices"][0]
+    assert (disk["inflight_bytes"], disk["inflight_estimated"], disk["wbt_limit"]) == (393216, False, 400000)
+
+
+def test_nothing_known() -> None:
+    empty = Sample(0.0, None, None, {}, {}, {})
+    found = report(empty, Sample(1.0, None, None, {}, {}, {}), None, ["why"])
+    assert (found["source"], found["throttle"], found["dirty"]) == ("none", None, None)
+    assert "note: why" in render(found)
+
+
+def watch(fake: FakeMachine, *more: str) -> int:
+    return main(["watch", "--root", str(fake.root), "--interval", "0.1", *more])
+
+
+def test_command_without_tracing(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert watch(fake, "--once", "--json") == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)["source"] == "none"
+    assert re.fullmatch(r"wb watch: tracing is missing: .*who sleeps is not known\n", out.err)
+
+
+def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    counters(fake, 10, 10, 0, 0)
+    assert watch(fake, "--count", "2", "--json", "--no-trace") == 0
+    out = capsys.readouterr()
+    assert [json.loads(line)["source"] for line in out.out.splitlines()] == ["counters", "counters"]
+    assert out.err == ""
+
+
+def test_ctrl_c_ends_the_live_view(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+    monkeypatch.setattr("wblib.watch.time.sleep", interrupt)
+    assert watch(fake) == 0
+    assert watch(fake, "--once") == 130
+
+
+def test_not_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["watch", "--once"]) == 1
+    assert capsys.readouterr().err == "wb: wb watch reads other users' processes and tracefs: run as root\n"
+
+
+def test_without_proc(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--root", str(tmp_path), "--once"]) == 1
+    assert "is /proc mounted?" in capsys.readouterr().err
+
+
+def test_wrong_usage(fake: FakeMachine) -> None:
+    assert watch(fake, "--once", "--count", "3") == 2
+    for words in (["--interval", "0"], ["--interval", "nan"], ["--count", "0"]):
+        with pytest.raises(SystemExit) as exc:
+            main(["watch", *words])
+        assert exc.value.code == 2
+
+
+def test_unknown_task(fake: FakeMachine) -> None:
+    assert watch_sample.task(fake.machine, 4242) is None
+    assert Task("x", "", 0, None).throttle is None
+    assert watch_trace.tracefs(fake.machine) is None

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The text of tracepoints, as 6.12 prints it, and the life of the private instances."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wblib import watch_trace
+from wblib.errors import WbError
+from wblib.watch_read import Machine
+from wblib.watch_trace import Trace, parse_reads, parse_sleeps, partitions
+
+SLEEP = ("  {comm}-{pid}   [000] .....  {time}: balance_dirty_pages: bdi 8:0: limit=8192 setpoint=7168 dirty={dirty} "
+         "bdi_setpoint=7000 bdi_dirty=7500 dirty_ratelimit=40960 task_ratelimit=38912 dirtied=512 dirtied_pause=512 "
+         "paused=0 pause={pause} period=20 think=4 cgroup_ino={cgroup}")
+
+
+def sleep(comm: str = "dd", pid: int = 111, time: str = "12.345678", dirty: int = 7600, pause: int = 16,
+          cgroup: int = 1) -> str:
+    return SLEEP.format(**locals())
+
+
+def test_sleeps() -> None:
+    found, lost = parse_sleeps([
+        "# tracer: nop", "", sleep(), sleep(comm="my task-9 [x]", pid=7, cgroup=42),
+        "CPU:3 [LOST 17 EVENTS]", sleep(pause=0), sleep(pause=-4),
+    ])
+    assert lost == 17
+    assert [(s.pid, s.comm, s.bdi, s.pause_ms, s.dirty, s.bdi_dirty, s.rate_kbps, s.cgroup) for s in found] == [
+        (111, "dd", "8:0", 16, 7600, 7500, 38912, 1), (7, "my task-9 [x]", "8:0", 16, 7600, 7500, 38912, 42)]
+
+
+def test_with_tgid_column_and_without_flags() -> None:
+    line = sleep().replace("[000] .....", "(    100) [000]")
+    assert [s.pid for s in parse_sleeps([line])[0]] == [111]
+
+
+@pytest.mark.parametrize("line", [
+    "", "garbage", "\x00\xff", sleep()[:80], sleep().replace("pause=16", "pause=x"),
+    sleep().replace("balance_dirty_pages:", "global_dirty_state:"), sleep() + "junk=",
+])
+def test_broken_lines_are_passed_over(line: str) -> None:
+    assert parse_sleeps([line])[1] == 0
+    assert len(parse_sleeps([line, sleep()])[0]) in (1, 2)
+
+
+def block(event: str, time: float, dev: str = "8,0", rwbs: str = "R", sector: int = 2048) -> str:
+    text = {"block_bio_queue": f"{dev} {rwbs} {sector} + 8 [fio]",
+            "block_rq_complete": f"{dev} {rwbs} () {sector} + 8 none,0,0 [0]"}[event]
+    return f"   fio-12   [001] ..... {time:.6f}: {event}: {text}"
+
+
+def test_reads() -> None:
+    lines = [
+        block("block_rq_complete", 1.0, sector=1),  # begun before the sample
+        block("block_bio_queue", 1.0), block("block_bio_queue", 1.0001, dev="8,16"),
+        block("block_bio_queue", 1.0002, rwbs="WS", sector=99),
+        block("block_rq_complete", 1.0005), block("block_rq_complete", 1.0011, dev="8,16", rwbs="RA"),
+        block("block_rq_complete", 1.002, rwbs="WS", sector=99), block("block_bio_queue", 1.1),
+    ]
+    found = parse_reads(lines)
+    assert {d: [round(t) for t in times] for d, times in found.items()} == {"8:0": [500], "8:16": [1000]}
+
+
+def test_reads_of_a_partition_belong_to_its_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "sys/devices/sda"
+    (disk / "sda1").mkdir(parents=True)
+    for name, text in {"dev": "8:0", "sda1/dev": "8:1", "sda1/partition": "1"}.items():
+        (disk / name).write_text(text + "\n")
+    (tmp_path / "sys/class/block").mkdir(parents=True)
+    for name in ("sda", "sda/sda1"):
+        (tmp_path / "sys/class/block" / Path(name).name).symlink_to(f"../../devices/{name}")
+    whole = partitions(Machine(tmp_path))
+    assert whole == {"8:1": "8:0"}
+    lines = [block("block_bio_queue", 1.0, dev="8,1"), block("block_rq_complete", 1.0005)]
+    assert list(parse_reads(lines, whole)) == ["8:0"]
+    assert parse_reads(lines) == {}
+
+
+@pytest.fixture(name="tracefs")
+def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory whose instances appear with their files, as tracefs makes them."""
+    top = tmp_path / "sys/kernel/tracing"
+    events = (watch_trace.SLEEP_EVENT, *watch_trace.READ_EVENTS)
+    for event in events:
+        (top / event).mkdir(parents=True)
+    (top / "instances").mkdir()
+    real_mkdir, real_rmdir = Path.mkdir, Path.rmdir
+
+    def mkdir(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        real_mkdir(self, mode, parents, exist_ok)
+        if self.parent.name == "instances":
+            for event in events:
+                real_mkdir(self / event, parents=True)
+                (self / event / "enable").write_text("0")
+                (self / event / "filter").write_text("none")
+            real_mkdir(self / "options")
+            for name in ("tracing_on", "buffer_size_kb", "trace_clock", "trace", "trace_pipe", "options/overwrite"):
+                (self / name).write_text("")
+
+    def rmdir(self: Path) -> None:
+        if self.parent.name == "instances":
+            import shutil
+            shutil.rmtree(self)
+        else:
+            real_rmdir(self)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(Path, "rmdir", rmdir)
+    return top
+
+
+def instances(top: Path) -> list[str]:
+    return sorted(p.name for p in (top / "instances").iterdir())
+
+
+def test_instances_come_and_go(tracefs: Path, tmp_path: Path) -> None:
+    with Trace(Machine(tmp_path)) as trace:
+        assert instances(tracefs) == [f"wb-watch-{os.getpid()}-reads", f"wb-watch-{os.getpid()}-sleeps"]
+        mine = tracefs / "instances" / f"wb-watch-{os.getpid()}-sleeps"
+        assert (mine / watch_trace.SLEEP_EVENT / "filter").read_text() == "pause > 0"
+        assert (mine / "tracing_on").read_text() == "1"
+        (mine / "trace_pipe").write_text(sleep() + "\n" + sleep()[:40])
+        found, _ = trace.sleeps()
+        assert len(found) == 1  # the second line is not whole yet
+        (tracefs / "instances" / f"wb-watch-{os.getpid()}-reads" / "trace").write_text("\n".join([
+            block("block_bio_queue", 1.0), block("block_rq_complete", 1.0005)]))
+        assert list(trace.reads()) == ["8:0"]
+    assert instances(tracefs) == []
+    assert trace.sleeps() == ([], 0)
+    assert trace.reads() == {}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_instances_go_when_it_ends_badly(tracefs: Path, tmp_path: Path, error: type[BaseException]) -> None:
+    with pytest.raises(error), Trace(Machine(tmp_path)):
+        raise error
+    assert instances(tracefs) == []
+
+
+def test_half_made_instances_go(tracefs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: watch_trace.Instance, event: str, condition: str) -> None:
+        raise OSError(22, "Invalid argument", "filter")
+    monkeypatch.setattr(watch_trace.Instance, "enable", refuse)
+    with pytest.raises(WbError, match="tracing is not possible here: filter: Invalid argument"), \
+            Trace(Machine(tmp_path)):
+        pass
+    assert instances(tracefs) == []
+
+
+def test_those_of_a_killed_watch_go(tracefs: Path, tmp_path: Path) -> None:
+    for name in ("wb-watch-999999999-reads", f"wb-watch-{os.getppid()}-reads", "somebody-else"):
+        (tracefs / "instances" / name).mkdir()
+    with Trace(Machine(tmp_path)):
+        pass
+    assert instances(tracefs) == ["somebody-else", f"wb-watch-{os.getppid()}-reads"]
+
+
+def test_without_tracefs(tmp_path: Path) -> None:
+    with pytest.raises(WbError, match="tracing is missing: mount tracefs"):
+        Trace(Machine(tmp_path))
+
+
+def test_without_the_tracepoint(tmp_path: Path) -> None:
+    (tmp_path / "sys/kernel/tracing/events/block").mkdir(parents=True)
+    with pytest.raises(WbError, match="no tracepoint writeback:balance_dirty_pages"):
+        Trace(Machine(tmp_path))

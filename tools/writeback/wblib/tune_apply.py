@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Applying advice: values now, a sysctl.d and a udev file for the next boot, a backup first; and undoing it.
+
+The backup holds every value and file as it was before the first --apply that was
+not undone; it is on the disk before anything is changed, and goes when everything
+is as it was.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import WbError
+from .tune_facts import VM, Bdi, Facts
+from .tune_profiles import SYSCTL_FILE, UDEV_FILE
+from .tune_rules import Advice
+from .watch_read import Machine
+
+BACKUP = "/var/lib/calm-writeback/tune-backup.json"
+VERSION = 1
+HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
+# What a value in a backup may be: nothing there is ever run, only written to these files.
+_FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/[a-z_]+|/sys/class/bdi/[^/]+/[a-z_]+")
+
+
+@dataclass
+class Backup:
+    """values: (file, value to write back), in the order applied; files: path -> content, None if it was not there."""
+
+    values: list[tuple[str, str]] = field(default_factory=list)
+    files: dict[str, str | None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is in the backup's file."""
+        return {"version": VERSION, "values": [list(v) for v in self.values], "files": self.files}
+
+
+def load_backup(machine: Machine) -> Backup | None:
+    """The backup on this machine; None without one; WbError when it is damaged."""
+    text = machine.text(BACKUP)
+    if text is None:
+        if machine.exists(BACKUP):
+            raise WbError(f"{BACKUP}: cannot be read: run as root")
+        return None
+    try:
+        data = json.loads(text)
+        backup = Backup([(str(f), str(v)) for f, v in data["values"]], dict(data["files"]))
+        good = data["version"] == VERSION and all(_FILE.fullmatch(f) and ".." not in f for f, _ in backup.values) \
+            and backup.files.keys() <= {SYSCTL_FILE, UDEV_FILE} \
+            and all(c is None or isinstance(c, str) for c in backup.files.values())
+    except (ValueError, KeyError, TypeError) as exc:
+        raise WbError(f"{BACKUP}: damaged ({exc}): restore the values by hand, then remove it") from exc
+    if not good:
+        raise WbError(f"{BACKUP}: not a backup of this wb: restore the values by hand, then remove it")
+    return backup
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write ``text`` so that after a crash either the old or the new file is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temp = path.with_name(f".{path.name}.new")
+    with temp.open("w") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    temp.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _write(machine: Machine, file: str, value: str) -> None:
+    with machine.path(file).open("w") as f:
+        f.write(value)
+
+
+# ---- values -------------------------------------------------------------------
+
+def _before(machine: Machine, advice: Advice, bdi: Bdi | None) -> tuple[str, str]:
+    """The file and the value that bring back what ``advice`` changes."""
+    name = advice.file.rsplit("/", 1)[1]
+    if advice.key.startswith("vm.") and name.endswith("bytes"):
+        ratio = name.replace("bytes", "ratio")
+        if (machine.number(f"{VM}/{name}") or 0) == 0:
+            return f"{VM}/{ratio}", machine.text(f"{VM}/{ratio}") or "0"
+    if name == "max_bytes" and bdi is not None and bdi.max_ratio_fine is not None \
+            and not (bdi.exact_bytes and bdi.max_ratio_fine < 1_000_000):
+        # Kept as a share in parts per million, of which the bytes are only a view.
+        return bdi.file("max_ratio_fine"), str(bdi.max_ratio_fine)
+    value = machine.choice(advice.file) if name in ("scheduler", "wbt_policy") else machine.text(advice.file)
+    if value is None:
+        raise WbError(f"{advice.file}: cannot be read, so that it could not be restored: nothing was changed")
+    return advice.file, value.strip()
+
+
+def _restore(machine: Machine, file: str, value: str) -> None:
+    """Write ``value`` back. The same ratio again is ignored by the kernel and would leave the bytes in force."""
+    if file.startswith(f"{VM}/") and file.endswith("ratio") and machine.text(file) == value:
+        _write(machine, file, "1" if value != "1" else "2")
+    _write(machine, file, value)
+
+
+def _matches(machine: Machine, file: str, value: str) -> bool:
+    name = file.rsplit("/", 1)[1]
+    if name == "max_bytes":
+        now = machine.number(file)
+        # Kept as parts per million of the dirty limit, or in whole pages.
+        return now is not None and abs(now - int(value)) <= max(8192, int(value) // 100)
+    now_text = machine.choice(file) if name in ("scheduler", "wbt_policy") else machine.text(file)
+    return now_text is not None and now_text.strip() == value
+
+
+# ---- files for the next boot -----------------------------------------------------
+
+def sysctl_text(changes: Sequence[Advice]) -> str:
+    """The sysctl.d file; empty when no sysctl is changed."""
+    lines = [f"# {a.reason}\n{a.key} = {a.value}\n" for a in changes if a.key.startswith("vm.")]
+    return HEAD + "".join(lines) if lines else ""
+
+
+def _match(facts: Facts, disk: str) -> str:
+    """The part of a rule that picks a disk."""
+    found = next((d for d in facts.disks if d.name == disk), None)
+    if found is not None and found.identity is not None:
+        return f'ENV{{{found.identity[0]}}}=="{found.identity[1]}"'
+    return f'KERNEL=="{disk}"'
+
+
+def udev_text(facts: Facts, changes: Sequence[Advice]) -> str:
+    """The udev rules; empty when nothing of a disk is changed."""
+    rules: dict[str, list[str]] = {}
+    for a in changes:
+        if a.key.startswith("queue."):
+            disk, name = a.key.split(".", 1)[1].rsplit(".", 1)
+            rules.setdefault(_match(facts, disk), []).append(f'ATTR{{queue/{name}}}="{a.value}"')
+        elif a.key.startswith("bdi."):
+            name = a.key.split(".", 1)[1]
+            # A bdi belongs to the disk that the file system is on, which has it as bdi/.
+            where = _match(facts, facts.disks[0].name) if len(facts.disks) == 1 else None
+            if where is not None and facts.bdi is not None and facts.bdi.name == facts.disks[0].dev:
+                rules.setdefault(where, []).append(f'ATTR{{bdi/{name}}}="{a.value}"')
+    if not rules:
+        return ""
+    lines = [f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {match}, {", ".join(attributes)}\n'
+             for match, attributes in rules.items()]
+    by_name = "" if all("ENV{ID_" in line for line in lines) else \
+        "# By kernel name, for want of a serial number: check it after hardware changes.\n"
+    return HEAD + by_name + "".join(lines)
+
+
+# ---- apply and undo ------------------------------------------------------------------
+
+def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]:
+    """Set what ``advice`` changes, for now and for the next boot; returns what was done, one line each.
+
+    When the kernel refuses a value, everything is put back and WbError raised.
+    """
+    changes = [a for a in advice if a.value is not None]
+    if not changes:
+        return ["nothing to change"]
+    old = load_backup(machine)
+    backup = old or Backup()
+    known = {f for f, _ in backup.values} | {f.replace("ratio", "bytes") for f, _ in backup.values if f.startswith(VM)}
+    if any(f.endswith("max_ratio_fine") for f, _ in backup.values):
+        known |= {f.replace("max_ratio_fine", "max_bytes") for f, _ in backup.values}
+    for a in changes:
+        if a.file not in known:
+            backup.values.append(_before(machine, a, facts.bdi))
+    texts = {SYSCTL_FILE: sysctl_text(changes), UDEV_FILE: udev_text(facts, changes)}
+    for file, text in texts.items():
+        if text and file not in backup.files:
+            backup.files[file] = _content(machine, file)
+    _replace(machine.path(BACKUP), json.dumps(backup.to_json(), indent=1) + "\n")
+    done = []
+    try:
+        for a in changes:
+            _write(machine, a.file, str(a.value))
+            if not _matches(machine, a.file, str(a.value)):
+                raise OSError(0, f"reads {machine.text(a.file)} after {a.value} was written", a.file)
+            done.append(f"{a.file}: {a.current} -> {a.value}")
+        for file, text in texts.items():
+            if text:
+                _replace(machine.path(file), text)
+                done.append(f"{file}: written")
+    except BaseException as exc:
+        problems = undo(machine)[1]
+        why = "; not restored: " + ", ".join(problems) if problems else "; every value is as it was"
+        if isinstance(exc, OSError):
+            raise WbError(f"{exc.filename}: {exc.strerror or exc}{why}") from exc
+        raise
+    return done
+
+
+def _content(machine: Machine, file: str) -> str | None:
+    try:
+        return machine.path(file).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def undo(machine: Machine) -> tuple[list[str], list[str]]:
+    """Restore every value and file of the backup, the last change first; returns what was done, and what failed.
+
+    A file of a disk that is gone needs no value.  The backup stays while something
+    failed, so that undo can be run again.  WbError when there is no backup.
+    """
+    backup = load_backup(machine)
+    if backup is None:
+        raise WbError(f"no {BACKUP}: nothing was applied, or it was undone")
+    done, failed = [], []
+    for file, value in reversed(backup.values):
+        if not machine.exists(file):
+            done.append(f"{file}: gone with its disk")
+            continue
+        try:
+            _restore(machine, file, value)
+        except OSError as exc:
+            failed.append(f"{file} = {value} ({exc.strerror})")
+            continue
+        if _matches(machine, file, value):
+            done.append(f"{file}: {value} again")
+        else:
+            failed.append(f"{file} = {value} (reads {machine.text(file)})")
+    for file, text in backup.files.items():
+        try:
+            if text is None:
+                machine.path(file).unlink(missing_ok=True)
+                done.append(f"{file}: removed")
+            else:
+                _replace(machine.path(file), text)
+                done.append(f"{file}: as before")
+        except OSError as exc:
+            failed.append(f"{file} ({exc.strerror})")
+    if not failed:
+        machine.path(BACKUP).unlink(missing_ok=True)
+    return done, failed

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the rig measured, as ``wb tune`` cites it. A test compares every number with the page it is from."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured effect. command repeats it; numbers are those that ``page`` (in Documentation/) must hold."""
+
+    text: str
+    command: str
+    page: str
+    numbers: tuple[str, ...]
+
+
+EVIDENCE = {
+    "max_sectors": Evidence(
+        "stock kernel, modelled disk of 450 MB/s: read p99.95 30.3 -> 8.45 ms, drain 2.68 -> 2.65 s",
+        "wb run read-latency --kernel stock --disk fifo --max-sectors-kb 128", "block.md",
+        ("30.3", "8.45", "2.68", "2.65")),
+    "none_stock": Evidence(
+        "stock kernel, modelled SATA SSD: read p99.95 69.3 -> 18.4 ms, drain 3.12 -> 2.34 s",
+        "wb run read-latency --kernel stock --disk sata --sched mq-deadline (and none)", "block.md",
+        ("69.3", "18.4", "3.12", "2.34")),
+    "sched_patched": Evidence(
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 2.26 ms under mq-deadline, 2.16 under none",
+        "wb run read-latency --kernel patched --disk sata --sched mq-deadline (and none)", "block.md",
+        ("2.26", "2.16")),
+    "bytes": Evidence(
+        "modelled SATA SSD: read p99.95 18.4 -> 2.16 ms, drain 2.34 -> 2.36 s",
+        "wb run read-latency --disk sata --kernel patched (and --policy requests)", "block.md",
+        ("18.4", "2.16", "2.34", "2.36")),
+    "bytes_hdd": Evidence(
+        "modelled hard disk: read p99.95 494.9 -> 283.64 ms, drain 1.94 -> 2.05 s",
+        "wb run read-latency --disk hdd --mib 256 --kernel patched (and stock)", "block.md",
+        ("494.9", "283.64", "1.94", "2.05")),
+    "bytes_fsync": Evidence(
+        "4-KiB append + fsync beside readers and dd: p99 48.5 -> 4.75 ms",
+        "wb run read-latency --disk fifo --probe fsync --kernel patched (and stock)", "block.md", ("48.5", "4.75")),
+    "wbt_off": Evidence(
+        "stock kernel, modelled disk of 450 MB/s: read p99.95 82 ms without wbt, 33.2 with it; drain 2.63 and 2.75 s",
+        "wb bench reference", "rig.md", ("82", "33.2", "2.63", "2.75")),
+    "bfq": Evidence(
+        "stock kernel, modelled disk of 450 MB/s: bfq 193 MB/s with read p99.95 3.03 ms, none 506 MB/s with 30.3 ms",
+        "wb run read-latency --kernel stock --disk fifo --sched bfq (and none)", "block.md",
+        ("193", "3.03", "506", "30.3")),
+}
+
+
+def cite(name: str) -> str:
+    """An effect with its command, as one sentence."""
+    e = EVIDENCE[name]
+    return f"{e.text} ({e.command})"

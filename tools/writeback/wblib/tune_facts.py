@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What ``wb tune`` reads: the directory's file system and disks, memory, and the settings in force."""
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import WbError
+from .watch_read import PAGE, Dirty, Machine, dirty, dirtyable_pages, disk_of, lower_disks
+
+VM = "/proc/sys/vm"
+DIRTY_KNOBS = ("dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes",
+               "dirty_expire_centisecs", "dirty_writeback_centisecs")
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One disk with its queue settings. None: this kernel or disk has no such setting."""
+
+    name: str
+    dev: str
+    model: str
+    identity: tuple[str, str] | None  # udev's property and its value, such as ID_SERIAL
+    usb: bool
+    rotational: bool
+    removable: bool
+    scheduler: str | None
+    schedulers: tuple[str, ...]
+    max_sectors_kb: int | None
+    max_hw_sectors_kb: int | None
+    nr_requests: int | None
+    wbt_lat_usec: int | None
+    wbt_policy: str | None
+
+    def queue(self, name: str) -> str:
+        """Path of a queue attribute."""
+        return f"/sys/block/{self.name}/queue/{name}"
+
+    @property
+    def wbt_default_usec(self) -> int:
+        """wbt_default_latency_nsec() of block/blk-wbt.c: 75 ms with rotating media, else 2 ms."""
+        return 75_000 if self.rotational else 2_000
+
+
+@dataclass(frozen=True)
+class Bdi:
+    """The backing device of the file system: where dirty pages are counted and limited."""
+
+    name: str
+    max_bytes: int | None
+    max_ratio_fine: int | None
+    strict_limit: int | None
+    max_drain_ms: str | None
+    exact_bytes: bool  # the series: max_bytes stays what was written
+
+    def file(self, name: str) -> str:
+        """Path of an attribute."""
+        return f"/sys/class/bdi/{self.name}/{name}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the rules look at, besides the measurement. Sizes in bytes."""
+
+    directory: str
+    mountpoint: str
+    fs: str
+    source: str
+    disks: tuple[Disk, ...]
+    bdi: Bdi | None
+    release: str
+    ram: int
+    dirtyable: int
+    now: Dirty
+    vm: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts for --json."""
+        return asdict(self)
+
+
+def _identity(machine: Machine, dev: str) -> tuple[str, str] | None:
+    """A property of udev that stays with the disk, from udev's database."""
+    text = machine.text(f"/run/udev/data/b{dev}") or ""
+    for name in ("ID_SERIAL", "ID_WWN"):
+        match = re.search(rf"^E:{name}=([A-Za-z0-9_.:+@%-]+)$", text, re.MULTILINE)
+        if match:
+            return name, match.group(1)
+    return None
+
+
+def read_disk(machine: Machine, name: str) -> Disk:
+    """The disk ``name`` of /sys/block."""
+    base = f"/sys/block/{name}"
+    queue = f"{base}/queue"
+    dev = machine.text(f"{base}/dev") or ""
+    real = str(machine.path(base).resolve())
+    return Disk(
+        name=name, dev=dev, model=(machine.text(f"{base}/device/model") or "").strip(),
+        identity=_identity(machine, dev), usb="/usb" in real,
+        rotational=machine.number(f"{queue}/rotational") == 1, removable=machine.number(f"{base}/removable") == 1,
+        scheduler=machine.choice(f"{queue}/scheduler"), schedulers=machine.choices(f"{queue}/scheduler"),
+        max_sectors_kb=machine.number(f"{queue}/max_sectors_kb"),
+        max_hw_sectors_kb=machine.number(f"{queue}/max_hw_sectors_kb"),
+        nr_requests=machine.number(f"{queue}/nr_requests"),
+        wbt_lat_usec=machine.number(f"{queue}/wbt_lat_usec"), wbt_policy=machine.choice(f"{queue}/wbt_policy"),
+    )
+
+
+def _read_bdi(machine: Machine, name: str) -> Bdi | None:
+    base = f"/sys/class/bdi/{name}"
+    if not machine.exists(base):
+        return None
+    return Bdi(name, machine.number(f"{base}/max_bytes"), machine.number(f"{base}/max_ratio_fine"),
+               machine.number(f"{base}/strict_limit"), machine.text(f"{base}/max_drain_ms"),
+               exact_bytes=machine.exists(f"{base}/dirty_throttle_us"))
+
+
+def mount_of(machine: Machine, dev: str) -> tuple[str, str, str]:
+    """Mount point, type and source of the file system with the device number ``dev``."""
+    for line in (machine.text("/proc/self/mountinfo") or "").splitlines():
+        fields = line.split()
+        if "-" in fields and len(fields) > 4 and fields[2] == dev:
+            rest = fields[fields.index("-") + 1:]
+            if len(rest) >= 2:
+                return fields[4], rest[0], rest[1]
+    return "", "", ""
+
+
+def _disk_name(machine: Machine, dev: str, source: str) -> str | None:
+    """The disk of a file system; by its source where it has a number of its own, as btrfs."""
+    disk = disk_of(machine, dev)
+    if disk is None and source.startswith("/dev/"):
+        node = machine.path(source).resolve().name
+        number = machine.text(f"/sys/class/block/{node}/dev")
+        disk = disk_of(machine, number) if number else None
+    return disk
+
+
+def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
+    """The facts about ``directory``; dev: its device number, when not to be asked from the file system.
+
+    Raises WbError when there is no local disk below it or /proc does not tell what is needed.
+    """
+    if dev is None:
+        number = Path(directory).stat().st_dev
+        dev = f"{os.major(number)}:{os.minor(number)}"
+    mountpoint, fs, source = mount_of(machine, dev)
+    name = _disk_name(machine, dev, source)
+    if name is None:
+        raise WbError(f"{directory}: no disk of this machine is below its file system "
+                      f"({fs or 'unknown'}, {source or dev}): there is nothing to tune here")
+    state, pages = dirty(machine), dirtyable_pages(machine)
+    if state is None or pages is None:
+        raise WbError("/proc/vmstat and /proc/zoneinfo do not tell the dirty limits: is /proc mounted?")
+    vm = {k: v for k in DIRTY_KNOBS if (v := machine.number(f"{VM}/{k}")) is not None}
+    total = machine.keyed("/proc/meminfo").get("MemTotal", 0) << 10
+    disk_dev = machine.text(f"/sys/block/{name}/dev") or ""
+    bdi = _read_bdi(machine, dev) or _read_bdi(machine, disk_dev) or _named_bdi(machine, fs, dev)
+    return Facts(
+        directory=directory, mountpoint=mountpoint, fs=fs, source=source,
+        disks=tuple(read_disk(machine, d) for d in lower_disks(machine, name)), bdi=bdi,
+        release=machine.text("/proc/sys/kernel/osrelease") or os.uname().release,
+        ram=total, dirtyable=pages * PAGE, now=state, vm=vm,
+    )
+
+
+def _named_bdi(machine: Machine, fs: str, dev: str) -> Bdi | None:
+    """btrfs names its bdi itself; with one such file system there is no doubt which it is."""
+    found = [n for n in machine.names("/sys/class/bdi") if n.startswith(f"{fs}-")] if dev.startswith("0:") else []
+    return _read_bdi(machine, found[0]) if len(found) == 1 else None
+
+
+def check_directory(directory: str) -> Path:
+    """``directory`` as an absolute path; WbError (code 2) when it is not a writable directory."""
+    path = Path(directory).absolute()
+    if not path.is_dir():
+        raise WbError(f"{directory}: no such directory", 2)
+    if not os.access(path, os.W_OK):
+        raise WbError(f"{directory}: cannot be written to, and the measurement needs a file there", 2)
+    return path

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measuring a directory's disk with one file of bounded size, in bounded time, that is always removed."""
+
+import contextlib
+import mmap
+import os
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import WbError
+from .stats import quantile
+
+MIB = 1 << 20
+BLOCK = 4096
+# Writers side by side: the 32 commands of a SATA disk are full of 1-MiB requests long before.
+WRITERS = 8
+# Of the free space at most this part: the file system must not fill up for anybody else.
+FREE_PART = 10
+MIN_MIB = 16
+# Different data in each MiB of this much: a disk that compresses must not find the same again at once.
+POOL_MIB = 16
+# Of the time left, this part by the rate measured: reads beside the writer slow it down.
+LOADED_PART = 0.6
+# A p99 of fewer samples is only the maximum of them.
+MIN_READS = 100
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rates in MB/s (10^6), times in us. None: not known, for want of time or of O_DIRECT.
+
+    write_mbps: what the disk drains, of the second half of the bytes written.
+    write_first_mbps: of the first half; much more than write_mbps means a cache in
+    the disk that fills up.  read_*: 4 KiB at random, one at a time, on an idle disk;
+    loaded_*: the same while a file is written through the page cache.
+    """
+
+    mib: int
+    seconds: float
+    direct: bool
+    write_mbps: float
+    write_first_mbps: float
+    read_p50_us: float | None
+    read_p99_us: float | None
+    fsync_p50_us: float | None
+    fsync_p99_us: float | None
+    loaded_p50_us: float | None
+    loaded_p99_us: float | None
+    loaded_max_us: float | None
+    loaded_drain_mbps: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a dict."""
+        return asdict(self)
+
+
+@dataclass
+class Budget:
+    """How much the measurement may take. deadline: on the monotonic clock."""
+
+    mib: int
+    deadline: float
+
+    def left(self) -> float:
+        """Seconds left."""
+        return self.deadline - time.monotonic()
+
+
+def size_mib(wanted: int, free: int) -> int:
+    """The size of the file: ``wanted`` MiB, or what FREE_PART allows; WbError when that is too little to tell."""
+    mib = min(wanted, free // FREE_PART // MIB)
+    if mib < MIN_MIB:
+        raise WbError(f"only {free // MIB} MiB are free: measuring needs at least {MIN_MIB * FREE_PART}")
+    return mib
+
+
+@contextlib.contextmanager
+def scratch(directory: Path) -> Iterator[Path]:
+    """A new directory below ``directory`` that is gone at the end, also on Ctrl-C."""
+    try:
+        path = Path(tempfile.mkdtemp(prefix=".wb-tune-", dir=directory))
+    except OSError as exc:
+        raise WbError(f"cannot write below {directory}: {exc.strerror}") from exc
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _open(path: Path, flags: int, direct: bool) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o600)
+
+
+def _direct_works(path: Path) -> bool:
+    """True if this file system takes O_DIRECT (tmpfs and some FUSE ones do not)."""
+    buffer = mmap.mmap(-1, BLOCK)
+    try:
+        fd = _open(path, os.O_RDWR | os.O_CREAT, direct=True)
+    except OSError:
+        return False
+    try:
+        return os.pwritev(fd, [buffer], 0) == BLOCK
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+        buffer.close()
+
+
+def _pool(zeros: bool) -> list[mmap.mmap]:
+    """1-MiB buffers in page-aligned memory, as O_DIRECT needs it."""
+    pool = []
+    for _ in range(1 if zeros else POOL_MIB):
+        buffer = mmap.mmap(-1, MIB)
+        if not zeros:
+            buffer.write(os.urandom(MIB))
+        pool.append(buffer)
+    return pool
+
+
+def _in_threads(count: int, work: Callable[[int], None], stop: threading.Event) -> None:
+    """Run ``work(n)`` in ``count`` threads; the first error is raised here, when all have ended.
+
+    ``work`` has to end soon after ``stop`` is set, which an error or Ctrl-C does.
+    """
+    errors: list[BaseException] = []
+
+    def one(n: int) -> None:
+        try:
+            work(n)
+        except BaseException as exc:
+            errors.append(exc)
+            stop.set()
+
+    threads = [threading.Thread(target=one, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _write(path: Path, mib: int, direct: bool, pool: list[mmap.mmap], budget: Budget) -> tuple[int, float, float]:
+    """Write up to ``mib`` MiB; returns MiB written, and MB/s of the first and of the second half."""
+    stop = threading.Event()
+    lock = threading.Lock()
+    next_mib = 0
+    stamps: list[float] = []
+    share = budget.deadline - budget.left() * 0.5  # half of the time is for the other phases
+
+    def writer(_n: int) -> None:
+        nonlocal next_mib
+        fd = _open(path, os.O_WRONLY | os.O_CREAT, direct)
+        try:
+            while not stop.is_set():
+                with lock:
+                    if next_mib >= mib or time.monotonic() > share:
+                        return
+                    mine, next_mib = next_mib, next_mib + 1
+                os.pwritev(fd, [pool[mine % len(pool)]], mine * MIB)
+                if not direct:
+                    os.fdatasync(fd)
+                with lock:
+                    stamps.append(time.monotonic())
+        finally:
+            os.close(fd)
+
+    start = time.monotonic()
+    _in_threads(WRITERS, writer, stop)
+    if len(stamps) < 2:
+        raise WbError(f"only {len(stamps)} MiB were written in the time allowed: raise --max-seconds")
+    # Of both halves of the time on the wire; the stamps are in order of completion.
+    middle = len(stamps) // 2
+    first = middle * MIB / max(stamps[middle - 1] - start, 1e-9) / 1e6
+    second = (len(stamps) - middle) * MIB / max(stamps[-1] - stamps[middle - 1], 1e-9) / 1e6
+    return next_mib, first, second
+
+
+def _reads(path: Path, mib: int, direct: bool, until: Callable[[int], bool], seed: int) -> list[float]:
+    """Times in us of 4-KiB reads at random places, one after the other, until ``until(count)``."""
+    rng = random.Random(seed)
+    buffer = mmap.mmap(-1, BLOCK)
+    times: list[float] = []
+    fd = _open(path, os.O_RDONLY, direct)
+    try:
+        while not until(len(times)):
+            offset = rng.randrange(mib * MIB // BLOCK) * BLOCK
+            if not direct:
+                os.posix_fadvise(fd, offset, BLOCK, os.POSIX_FADV_DONTNEED)
+            start = time.perf_counter_ns()
+            os.preadv(fd, [buffer], offset)
+            times.append((time.perf_counter_ns() - start) / 1e3)
+    finally:
+        os.close(fd)
+        buffer.close()
+    return times
+
+
+def _fsyncs(path: Path, seconds: float, count: int) -> list[float]:
+    """Times in us of appending 4 KiB and fdatasync, as a database's log does."""
+    times: list[float] = []
+    end = time.monotonic() + seconds
+    fd = _open(path, os.O_WRONLY | os.O_CREAT, direct=False)
+    try:
+        while len(times) < count and time.monotonic() < end:
+            os.write(fd, os.urandom(BLOCK))
+            start = time.perf_counter_ns()
+            os.fdatasync(fd)
+            times.append((time.perf_counter_ns() - start) / 1e3)
+    finally:
+        os.close(fd)
+    return times
+
+
+def _loaded(place: Path, there: int, mib: int, direct: bool, pool: list[mmap.mmap],
+            budget: Budget) -> tuple[list[float], float | None]:
+    """Reads beside a buffered writer and its fdatasync; also the writer's MB/s until all is on the disk."""
+    done = threading.Event()
+    rate: list[float] = []
+
+    def writer() -> None:
+        start, count = time.monotonic(), 0
+        fd = _open(place / "loaded", os.O_WRONLY | os.O_CREAT, direct=False)
+        try:
+            while count < mib and budget.left() > 0 and not done.is_set():
+                os.pwritev(fd, [pool[count % len(pool)]], count * MIB)
+                count += 1
+            os.fdatasync(fd)
+            rate.append(count * MIB / max(time.monotonic() - start, 1e-9) / 1e6)
+        finally:
+            os.close(fd)
+            done.set()
+
+    thread = threading.Thread(target=writer, daemon=True)
+    thread.start()
+    try:
+        times = _reads(place / "data", there, direct, lambda _n: done.is_set(), seed=2)
+    except BaseException:
+        done.set()
+        # What is not on its way to the disk yet need not go there any more.
+        with contextlib.suppress(OSError):
+            os.truncate(place / "loaded", 0)
+        raise
+    finally:
+        thread.join()
+    return times, (rate[0] if rate else None)
+
+
+def _q(times: list[float], p: float, least: int = MIN_READS) -> float | None:
+    return round(quantile(times, p), 1) if len(times) >= least else None
+
+
+def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = False,
+            say: Callable[[str], None] = lambda _text: None) -> Measured:
+    """Measure the disk of ``directory``; writes at most 2 x ``max_mib`` MiB, all of it removed again.
+
+    Phases: sequential writes, an idle disk's reads, fdatasync of small appends, and
+    reads beside a buffered writer.  ``max_seconds`` bounds all of them together; a
+    disk that is slow gets through less.  zeros: write zeros, for a disk that keeps none.
+    """
+    free = os.statvfs(directory)
+    mib = size_mib(max_mib, free.f_bavail * free.f_frsize)
+    start = time.monotonic()
+    budget = Budget(mib, start + max_seconds)
+    pool = _pool(zeros)
+    with scratch(directory) as place:
+        path = place / "data"
+        direct = _direct_works(path)
+        say(f"writing {mib} MiB{'' if direct else ' (no O_DIRECT here)'}")
+        wrote, first, second = _write(path, mib, direct, pool, budget)
+        _settle(path)
+        say("4-KiB reads, idle disk")
+        end = time.monotonic() + budget.left() * 0.2
+        idle = _reads(path, wrote, direct, lambda n: n >= 5000 or time.monotonic() > end, seed=1)
+        say("4-KiB appends with fdatasync")
+        syncs = _fsyncs(place / "log", budget.left() * 0.2, 200)
+        say("4-KiB reads beside a buffered writer")
+        # What is in the page cache when the time is over has to be drained, too.
+        more = min(wrote, int(second * 1e6 * budget.left() * LOADED_PART) // MIB)
+        loaded, drain = _loaded(place, wrote, more, direct, pool, budget) if more >= 1 else ([], None)
+    for buffer in pool:
+        buffer.close()
+    return Measured(
+        mib=wrote, seconds=round(time.monotonic() - start, 1), direct=direct, write_mbps=round(second, 2),
+        write_first_mbps=round(first, 2), read_p50_us=_q(idle, 0.5), read_p99_us=_q(idle, 0.99),
+        fsync_p50_us=_q(syncs, 0.5, 10), fsync_p99_us=_q(syncs, 0.99, 10), loaded_p50_us=_q(loaded, 0.5, 10),
+        loaded_p99_us=_q(loaded, 0.99), loaded_max_us=_q(loaded, 1, 1),
+        loaded_drain_mbps=round(drain, 2) if drain else None)
+
+
+def _settle(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

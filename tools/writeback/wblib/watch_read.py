@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Reading /proc and /sys below a root that tests can choose; nothing here writes."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = 4096
+SECTOR = 512  # of /proc/diskstats and /sys/block/*/size, whatever the disk's own is
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine whose files are below ``root``: "/" for this one."""
+
+    root: Path = Path("/")
+
+    def path(self, name: str) -> Path:
+        """``name``, an absolute path of the machine, as a path of this one."""
+        return self.root / name.lstrip("/")
+
+    def text(self, name: str) -> str | None:
+        """Content of a file without the newline at its end; None when it cannot be read."""
+        try:
+            return self.path(name).read_text(errors="replace").rstrip("\n")
+        except OSError:
+            return None
+
+    def number(self, name: str) -> int | None:
+        """A file with one whole number; None for anything else."""
+        text = self.text(name)
+        return int(text) if text is not None and re.fullmatch(r"\s*-?[0-9]+\s*", text) else None
+
+    def choice(self, name: str) -> str | None:
+        """What is in force in a file such as "none [mq-deadline] bfq"; the word itself where there is one only."""
+        text = self.text(name)
+        if not text:
+            return None
+        match = re.search(r"\[([^]]+)\]", text)
+        return match.group(1) if match else text.strip()
+
+    def choices(self, name: str) -> tuple[str, ...]:
+        """All words of such a file."""
+        return tuple((self.text(name) or "").replace("[", "").replace("]", "").split())
+
+    def names(self, name: str) -> list[str]:
+        """The entries of a directory, sorted; none when it cannot be read."""
+        try:
+            return sorted(p.name for p in self.path(name).iterdir())
+        except OSError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        """True if the file is there."""
+        return self.path(name).exists()
+
+    def keyed(self, name: str) -> dict[str, int]:
+        """A file of lines "key value" or "key: value [unit]"; lines that are not so are left out."""
+        return numbers_of(self.text(name) or "")
+
+
+def numbers_of(text: str) -> dict[str, int]:
+    """The lines "key value" and "key: value [unit]" of ``text``."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"\s*([^\s:]+):?\s+(-?[0-9]+)\b", line)
+        if match:
+            found[match.group(1)] = int(match.group(2))
+    return found
+
+
+def dirtyable_pages(machine: Machine) -> int | None:
+    """What vm.dirty_ratio is a share of, by the formula of mm/page-writeback.c; None without zoneinfo.
+
+    Free pages above the reserve, and the file LRU lists: global_dirtyable_memory()
+    and, for the reserve, calculate_totalreserve_pages() of mm/page_alloc.c.
+    """
+    zones = (machine.text("/proc/zoneinfo") or "").split("Node ")[1:]
+    vmstat = machine.keyed("/proc/vmstat")
+    if not zones or "nr_inactive_file" not in vmstat:
+        return None
+    reserve = 0
+    for zone in zones:
+        values = numbers_of(zone)
+        protection = re.search(r"protection: \(([0-9, ]*)\)", zone)
+        lowmem = max((int(n) for n in protection.group(1).split(",")), default=0) if protection else 0
+        reserve += min(lowmem + values.get("high", 0), values.get("managed", lowmem))
+    free = vmstat.get("nr_free_pages", 0)
+    return free - min(free, reserve) + vmstat["nr_inactive_file"] + vmstat.get("nr_active_file", 0) + 1
+
+
+@dataclass(frozen=True)
+class Dirty:
+    """Dirty memory and what limits it, in bytes. freerun: nobody sleeps below it."""
+
+    dirty: int
+    writeback: int
+    limit: int
+    background: int
+
+    @property
+    def freerun(self) -> int:
+        """(limit + background) / 2, dirty_freerun_ceiling() of mm/page-writeback.c."""
+        return (self.limit + self.background) // 2
+
+    @property
+    def throttled(self) -> int:
+        """What is compared with the limit: dirty and under writeback."""
+        return self.dirty + self.writeback
+
+
+def dirty(machine: Machine) -> Dirty | None:
+    """The state of dirty memory; None when /proc/vmstat does not tell."""
+    v = machine.keyed("/proc/vmstat")
+    if not {"nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold"} <= v.keys():
+        return None
+    return Dirty(v["nr_dirty"] * PAGE, v["nr_writeback"] * PAGE, v["nr_dirty_threshold"] * PAGE,
+                 v["nr_dirty_background_threshold"] * PAGE)
+
+
+def disk_of(machine: Machine, dev: str) -> str | None:
+    """Name in /sys/block of the disk that the block device ``dev`` ("8:1") is or is a part of."""
+    link = machine.path(f"/sys/dev/block/{dev}")
+    if not link.exists():
+        return None
+    real = link.resolve()
+    return real.parent.name if (real / "partition").exists() else real.name
+
+
+def lower_disks(machine: Machine, disk: str) -> list[str]:
+    """The disks at the bottom of ``disk`` (device mapper, md): itself when nothing is below."""
+    slaves = machine.names(f"/sys/block/{disk}/slaves")
+    if not slaves:
+        return [disk]
+    found: dict[str, None] = {}
+    for slave in slaves:
+        dev = machine.text(f"/sys/block/{disk}/slaves/{slave}/dev")
+        below = disk_of(machine, dev) if dev else None
+        if below and below != disk:
+            found |= dict.fromkeys(lower_disks(machine, below))
+    return list(found) or [disk]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The report as text of at most 80 columns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .stats import table
+
+ROWS = 12
+NAME = 15
+
+
+def size(value: float | None) -> str:
+    """Bytes in MiB; "-" when not known."""
+    if value is None:
+        return "-"
+    mib = value / (1 << 20)
+    return f"{mib:.0f}" if mib >= 100 or mib == int(mib) else f"{mib:.1f}"
+
+
+def rate(value: float | None) -> str:
+    """Bytes per second in MB/s of 10^6; "-" when not known."""
+    if value is None:
+        return "-"
+    mb = value / 1e6
+    return f"{mb:.0f}" if mb >= 100 or mb == int(mb) else f"{mb:.1f}"
+
+
+def ms(us: float | None) -> str:
+    """Microseconds in ms, three digits; "-" when not known."""
+    return "-" if us is None else f"{us / 1e3:.3g}" if us < 1e6 else f"{us / 1e3:.0f}"
+
+
+def _clip(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "~"
+
+
+def _tail(text: str, width: int) -> str:
+    return text if len(text) <= width else "~" + text[-(width - 1):]
+
+
+def _printable(text: str) -> str:
+    """A task may have any name, escape sequences among them."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _bar(dirty: dict[str, Any], width: int = 40) -> str:
+    """Dirty (#) and under writeback (+) up to the limit; b: background, f: freerun."""
+    limit = max(dirty["limit"], 1)
+    at = [min(width - 1, int(dirty[k] * width / limit)) for k in ("background", "freerun")]
+    filled = min(width, round(dirty["dirty"] * width / limit))
+    more = min(width, round((dirty["dirty"] + dirty["writeback"]) * width / limit))
+    cells = ["#" if i < filled else "+" if i < more else "." for i in range(width)]
+    for where, mark in zip(at, "bf", strict=True):
+        cells[where] = mark
+    return "".join(cells)
+
+
+def render(r: dict[str, Any]) -> str:
+    """The whole report."""
+    lines = [f"wb watch: {r['interval_s']:.1f} s, sleeps from {r['source']}"]
+    lines += [f"  note: {n}" for n in r["notes"]]
+    d = r["dirty"]
+    if d:
+        lines += ["", f"dirty MiB  [{_bar(d)}] {d['state']}",
+                  f"  dirty {size(d['dirty'])} + writeback {size(d['writeback'])}; background {size(d['background'])}, "
+                  f"freerun {size(d['freerun'])}, limit {size(d['limit'])}"]
+    t = r["throttle"]
+    if t:
+        causes = ", ".join(f"{c} {v:.0f}" for c, v in t["by_cause_ms"].items() if v)
+        lines.append(f"  slept in balance_dirty_pages: {t['slept_ms']:.0f} ms in {t['sleeps']} sleeps")
+        lines += [f"  ms by limit: {causes}"] if causes else []
+    return "\n".join([*lines, *_tasks(r["tasks"]), *_cgroups(r["cgroups"]), *_devices(r["devices"])])
+
+
+def _more(rows: Sequence[Any]) -> list[str]:
+    return [f"  and {len(rows) - ROWS} more"] if len(rows) > ROWS else []
+
+
+def _tasks(tasks: list[dict[str, Any]]) -> list[str]:
+    if not tasks:
+        return []
+    rows = [[str(t["pid"]), _clip(_printable(t["comm"]), NAME), f"{t['slept_ms']:.0f}", f"{t['share_pct']:.0f}",
+             str(t["sleeps"]), "-" if t["longest_ms"] is None else f"{t['longest_ms']:.0f}", t["cause"] or "-",
+             _clip(",".join(t["devices"]) or "-", 10)] for t in tasks[:ROWS]]
+    return ["", table(["pid", "task", "slept ms", "%", "sleeps", "max ms", "limit", "device"], rows, left=2),
+            *_more(tasks)]
+
+
+def _cgroups(cgroups: list[dict[str, Any]]) -> list[str]:
+    if not cgroups:
+        return []
+    rows = [[_tail(_printable(c["path"]), 36), f"{c['slept_ms']:.0f}", str(c["sleeps"]),
+             *(f"{c['by_cause_ms'].get(k, 0):.0f}" for k in ("global", "cgroup", "device"))] for c in cgroups[:ROWS]]
+    return ["", table(["cgroup", "slept ms", "sleeps", "global", "cgroup", "device"], rows), *_more(cgroups)]
+
+
+def _devices(devices: list[dict[str, Any]]) -> list[str]:
+    busy = [d for d in devices if d["write_rate"] or d["dirty"] or d["writeback"] or d["read"] or d["slept_ms"]]
+    if not busy:
+        return ["", "no device with reads, writes or dirty data"]
+    rows = []
+    for d in busy[:ROWS]:
+        read = d["read"] or {}
+        rows.append([_clip(d["name"], 10), rate(d["write_rate"]), rate(d["drain_rate"] or d["bandwidth"]),
+                     size(d["dirty"]), size(d["writeback"]),
+                     ("~" if d["inflight_estimated"] else "") + size(d["inflight_bytes"]), f"{d['slept_ms']:.0f}",
+                     ms(read.get("p50_us") or read.get("mean_us")), ms(read.get("p99_us")), ms(read.get("max_us"))])
+    head = ["device", "MB/s", "est.", "dirty", "wback", "flight", "slept", "rd p50", "p99", "max ms"]
+    return ["", table(head, rows), *_more(busy)]
