@@ -20,24 +20,24 @@ EVIDENCE = {
         "wb run read-latency --kernel stock --disk fifo --max-sectors-kb 128", "block.md",
         ("30.3", "8.45", "2.68", "2.65")),
     "none_stock": Evidence(
-        "stock kernel, modelled SATA SSD: read p99.95 69.3 -> 18.4 ms, drain 3.12 -> 2.34 s",
+        "stock kernel, modelled SATA SSD: read p99.95 70.8 -> 19.3 ms, drain 3.14 -> 2.34 s",
         "wb run read-latency --kernel stock --disk sata --sched mq-deadline (and none)", "block.md",
-        ("69.3", "18.4", "3.12", "2.34")),
+        ("70.8", "19.3", "3.14", "2.34")),
     "sched_patched": Evidence(
-        "with wbt_policy bytes, modelled SATA SSD: read p99.95 2.26 ms under mq-deadline, 2.16 under none",
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 2.31 ms under mq-deadline, 2.24 under none",
         "wb run read-latency --kernel patched --disk sata --sched mq-deadline (and none)", "block.md",
-        ("2.26", "2.16")),
+        ("2.31", "2.24")),
     "bytes": Evidence(
-        "modelled SATA SSD: read p99.95 18.4 -> 2.16 ms, drain 2.34 -> 2.36 s",
+        "modelled SATA SSD: read p99.95 19.3 -> 2.24 ms, drain 2.34 -> 2.36 s",
         "wb run read-latency --disk sata --kernel patched (and --policy requests)", "block.md",
-        ("18.4", "2.16", "2.34", "2.36")),
+        ("19.3", "2.24", "2.34", "2.36")),
     "bytes_hdd": Evidence(
-        "modelled hard disk: read p99.95 494.9 -> 283.64 ms, drain 1.94 -> 2.05 s",
+        "modelled hard disk: read p99.95 513.8 -> 299.89 ms, drain 1.94 -> 2.03 s",
         "wb run read-latency --disk hdd --mib 256 --kernel patched (and stock)", "block.md",
-        ("494.9", "283.64", "1.94", "2.05")),
+        ("513.8", "299.89", "1.94", "2.03")),
     "bytes_fsync": Evidence(
-        "4-KiB append + fsync beside readers and dd: p99 48.5 -> 4.75 ms",
-        "wb run read-latency --disk fifo --probe fsync --kernel patched (and stock)", "block.md", ("48.5", "4.75")),
+        "4-KiB append + fsync beside readers and dd: p99 46.4 -> 4.69 ms",
+        "wb run read-latency --disk fifo --probe fsync --kernel patched (and stock)", "block.md", ("46.4", "4.69")),
     "wbt_off": Evidence(
         "stock kernel, modelled disk of 450 MB/s: read p99.95 82 ms without wbt, 33.2 with it; drain 2.63 and 2.75 s",
         "wb bench reference", "rig.md", ("82", "33.2", "2.63", "2.75")),
