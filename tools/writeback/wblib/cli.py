@@ -9,7 +9,7 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "check", "shell", "kernel", "series")
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "series")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
