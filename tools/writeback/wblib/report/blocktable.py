@@ -3,7 +3,7 @@
 
 from .. import compare
 from ..suites import suite
-from .collect import Cell, Data, unusual
+from .collect import Cell, Data, notable, unusual
 from .markup import Html, Text, esc, join, missing, paragraph, table, tag
 from .section import Section
 from .sources import Sources
@@ -17,8 +17,8 @@ Metric = tuple[str, str, int]
 
 def label(axes: dict[str, str]) -> str:
     """Disk, file system and scheduler, then what is unusual."""
-    words = compare.title(CASE, "exact", {k: v for k, v in axes.items() if k not in ("disk", "fs", "sched")}).split()
-    rest = [w for w in words[1:] if w not in ("wbt=default", "writer=buffered")]
+    rest = [w for w in notable(CASE, {k: v for k, v in axes.items() if k not in ("disk", "fs", "sched")})
+            if w not in ("wbt=default", "writer=buffered")]
     return ", ".join([axes.get("disk", "?"), axes.get("fs", "?"), axes.get("sched", "?"), *rest])
 
 
@@ -30,7 +30,7 @@ def verdict(a: Cell, b: Cell, metric: str) -> Html:
         return esc("-")
     kind = row.verdict if row.verdict in ("better", "worse") else None
     words = {"~": "within spread", "=": "equal"}.get(row.verdict, row.verdict)
-    return join([f"{row.delta_pct:+.0f} % ", tag("span", words, class_=kind)])
+    return join([f"{row.delta_pct:+.1f} % ", tag("span", words, class_=kind)])
 
 
 def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], sources: Sources, title: str) -> Html:
@@ -38,15 +38,15 @@ def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], source
     rows: list[list[Text]] = []
     a, b = pairs[0][0].kernel, pairs[0][1].kernel
     for one, two in pairs:
-        line: list[Text] = [label(one.axes), f"{len(one.runs)}/{len(two.runs)}"]
+        line: list[Text] = [label(one.axes)]
         for metric, _, divisor in metrics:
             line += [sources.value(one, metric, divisor, spread=True),
                      sources.value(two, metric, divisor, spread=True), verdict(one, two, metric)]
-        rows.append(line)
-    head: list[Text] = ["", "seeds"]
+        rows.append([*line, f"{len(one.runs)}/{len(two.runs)}"])
+    head: list[Text] = ["disk, file system, scheduler"]
     for _, heading, _ in metrics:
         head += [join([heading, Html("<br>"), a]), b, "difference"]
-    return table(head, rows, 1, title)
+    return table([*head, "seeds"], rows, 1, title, wrap=0)
 
 
 def section(data: Data, sources: Sources) -> Section:
@@ -57,7 +57,8 @@ def section(data: Data, sources: Sources) -> Section:
     base, others = data.kernels[0] if data.kernels else "", data.kernels[1:]
     parts: list[Html] = [paragraph(
         "Medians of the seeds, ± the interquartile range. A difference counts when it is larger than the larger of "
-        "the two ranges. drain is from dd's first write to the end of sync: what throttling may cost.")]
+        "the two ranges; of one seed no range is known, its difference may be chance. "
+        "drain is from dd's first write to the end of sync: what throttling may cost.")]
     complete = False
     for other in others:
         both = [(p[base], p[other]) for p in pairs if base in p and other in p and p[base].lane == "exact"]
@@ -91,7 +92,9 @@ def short(data: Data, sources: Sources) -> Html:
                                             for c in (a, b))])
     if not lines:
         return Html("")
-    head = ["disk", f"read p99.95, ms: {base}", other, f"drain, s: {base}", other]
+    head: list[Text] = ["disk"]
+    for _, heading, _ in (METRICS[0], METRICS[2]):
+        head += [join([heading, Html("<br>"), base]), other]
     return table(head, lines, 1, "in short")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .. import axes as ax
 from .. import plot
 from .collect import Cell, Data, unusual
-from .markup import Html, bullets, esc, join, missing, paragraph
+from .markup import Html, bullets, esc, join, missing, paragraph, tag
 from .section import Section, shown
 from .sources import Sources
 from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below, plain
@@ -79,7 +79,7 @@ def figure(name: str, drawn: list[Curve], disk: str) -> Drawn:
             top = max(top, ys[-1])
         ticks = [t for t in plot.TICKS if -math.log10(1 - t) <= top + 0.05]
         axis.set_xscale("log")
-        plain(axis.xaxis)
+        plain(axis.xaxis)  # of the data's limits
         axis.set_yticks([-math.log10(1 - t) for t in ticks], [f"{100 * t:.6g} %" for t in ticks])
         axis.set_ylim(0, top * 1.03)
         axis.set_xlabel(f"read latency, ms (log), {disk} disk")
@@ -96,7 +96,7 @@ def section(data: Data, sources: Sources) -> Section:
     parts: list[Html] = [paragraph(
         "4-KiB reads beside a writer. To the right is worse. The y axis is logarithmic towards 100 %, so the slowest "
         "reads have as much room as the others; a curve pools its seeds.")]
-    pictures = []
+    pictures, items = [], []
     for disk, cells in setups(data).items():
         found = curves(cells, data.kernels)
         picture = figure(f"read-latency-cdf-{disk.replace('/', '-').replace(':', '-')}", [c for _, c in found], disk)
@@ -104,7 +104,8 @@ def section(data: Data, sources: Sources) -> Section:
         lines = bullets([join([esc(curve[0]), ": p99.95 ", sources.value(cell, "read_p99_95", 1000), " ms, p99.99 ",
                                sources.value(cell, "read_p99_99", 1000), " ms, slowest ",
                                sources.value(cell, "read_max", 1000), " ms"]) for cell, curve in found])
-        parts += [shown(picture, f"{disk} disk: {_note(cells[0])}"), lines]
+        items.append(tag("div", shown(picture, f"{disk} disk: {_note(cells[0])}"), lines))
+    parts.append(tag("div", *items, class_="grid"))
     if not pictures:
         parts.append(missing("No run of read-latency with a buffered writer and its fio.json is among the results. "
                              "These make them:", "wb bench demo --kernel stock patched",

@@ -2,7 +2,7 @@
 """The results of a report: read, sorted into cells, one build per cell and kernel."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from .. import compare, results
 from ..errors import WbError
 from ..paths import RESULTS
 from ..results import Result
+from ..runner import DEVICES
 from ..stats import Summary, summary
 
 KERNEL_ORDER = ("stock", "patched", "tree")
@@ -31,7 +32,8 @@ class Cell:
     @property
     def title(self) -> str:
         """The case with its main axes and what differs from the default, in one line."""
-        return " ".join(compare.title(self.case, self.lane, self.axes).split())
+        lane = [] if self.lane == "exact" else [f"lane={self.lane}"]
+        return " ".join([self.case, *notable(self.case, self.axes), *lane])
 
     def measured(self, metric: str) -> Summary | None:
         """Median and spread over the seeds, None when none measured it."""
@@ -68,6 +70,12 @@ class Data:
         return {k: pairs[0][k] for k in self.kernels if k in pairs[0]} if pairs else {}
 
 
+def notable(case: str, axes: Mapping[str, str]) -> list[str]:
+    """The main axes and what differs from the default, as "name=value"."""
+    known = {a.name: a for a in ax.CASES[case].axes} if case in ax.CASES else {}
+    return [f"{k}={v}" for k, v in axes.items() if k not in known or known[k].main or v != known[k].default]
+
+
 def unusual(cell: Cell, *besides: str) -> int:
     """How many axes are not at their defaults, not counting ``besides``."""
     known = {a.name: a.default for a in ax.CASES[cell.case].axes} if cell.case in ax.CASES else {}
@@ -84,6 +92,23 @@ def all_axes(result: Result) -> dict[str, str]:
 def build_of(result: Result) -> str:
     """The first digits of the kernel image's hash: what result directories are named by."""
     return str(result.meta.get("image_hash", ""))[:8]
+
+
+def device_of(result: Result) -> str:
+    """The device of a run in the functional lane, which only its directory names; else empty."""
+    if result.meta.get("lane") != "functional":
+        return ""
+    word = Path(str(result.meta.get("dir", ""))).parent.name.split("-")[0]
+    return word if word in DEVICES else ""
+
+
+def _groups(found: Sequence[Result]) -> list[tuple[compare.Key, list[Result]]]:
+    """``compare.group``, with the device of the functional lane in the lane."""
+    groups = []
+    for device in sorted({device_of(r) for r in found}):
+        for (case, lane, axes), runs in compare.group(r for r in found if device_of(r) == device).items():
+            groups.append(((case, f"{lane} on={device}" if device else lane, axes), runs))
+    return groups
 
 
 def _read(path: Path) -> list[Result]:
@@ -125,20 +150,20 @@ def _order(kernel: str) -> tuple[int, str]:
     return (KERNEL_ORDER.index(kernel) if kernel in KERNEL_ORDER else len(KERNEL_ORDER), kernel)
 
 
-def _age(runs: Sequence[Result]) -> float:
-    return max((r.path.stat().st_mtime for r in runs if r.path and r.path.exists()), default=0.0)
+def _age(run: Result) -> float:
+    return run.path.stat().st_mtime if run.path and run.path.exists() else 0.0
 
 
 def sort(found: Sequence[Result]) -> Data:
     """Cells of ``found``; where a kernel was built several times, each cell is the newest build's that has it."""
     builds: dict[tuple[str, str], list[Result]] = {}
-    for result in found:
+    for result in sorted(found, key=_age):  # of one seed that ran twice, group() keeps the last
         builds.setdefault((result.kernel, build_of(result)), []).append(result)
-    newest = sorted(builds, key=lambda b: (_order(b[0]), -_age(builds[b]), b[1]))
+    newest = sorted(builds, key=lambda b: (_order(b[0]), -max(map(_age, builds[b])), b[1]))
     taken: dict[tuple[str, compare.Key], Cell] = {}
     used: dict[str, dict[str, int]] = {}
     for kernel, build in newest:
-        for key, runs in compare.group(builds[kernel, build]).items():
+        for key, runs in _groups(builds[kernel, build]):
             if (kernel, key) in taken:
                 continue
             runs = [r for r in runs if r.metrics or r.status in ("fail", "error")]
@@ -153,6 +178,10 @@ def sort(found: Sequence[Result]) -> Data:
             words = ", ".join(f"{build or 'unknown'} ({n} cells)" for build, n in counts.items())
             data.notes.append(f"{kernel} was built several times; each cell is of the newest build that has it: "
                               f"{words}. Name one directory to see one build.")
+    mixed = [c for c in data.cells if len({r.meta.get("initrd_hash") for r in c.runs}) > 1]
+    if mixed:
+        data.notes.append(f"{len(mixed)} cells hold seeds that ran with different versions of the guest's scripts "
+                          f"(first: {mixed[0].kernel}, {mixed[0].title}); 'wb bench' runs them again.")
     for cell in data.cells:
         for run in cell.runs:
             if run.status in ("fail", "error"):

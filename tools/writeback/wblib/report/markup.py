@@ -37,8 +37,8 @@ def paragraph(*children: Text, class_: str | None = None) -> Html:
 
 
 def code(text: str) -> Html:
-    """A command on its own line; it wraps on a phone."""
-    return tag("pre", tag("code", text))
+    """A command on its own line; on a phone it wraps between its words, not at their hyphens."""
+    return tag("pre", tag("code", join((tag("span", w) for w in text.split(" ")), " ")))
 
 
 def missing(what: str, *commands: str) -> Html:
@@ -51,14 +51,31 @@ def bullets(items: Sequence[Text]) -> Html:
     return tag("ul", *(tag("li", i) for i in items))
 
 
-def table(head: Sequence[Text], rows: Iterable[Sequence[Text]], left: int = 1, label: str = "") -> Html:
-    """A table that scrolls in its own box when it is wider than the page; ``left`` columns are text."""
+def table(head: Sequence[Text], rows: Iterable[Sequence[Text]], left: int = 1, label: str = "",
+          wrap: int | None = None, groups: bool = False) -> Html:
+    """A table that scrolls in its own box when it is wider than the page.
+
+    left: so many columns are text; wrap: the one of them whose lines may break.
+    groups: the first column is no column; where it is not empty, it is a line
+    above its row.
+    """
+    def line(cells_: Sequence[Text]) -> Html:
+        if not groups:
+            return tag("tr", cells("td", cells_))
+        above = tag("tr", tag("th", cells_[0], class_="text group", colspan=str(len(head) - 1), scope="rowgroup"))
+        return join([above if cells_[0] else "", tag("tr", cells("td", cells_[1:]))])
+
+    left -= groups
+
     def cells(name: str, line: Sequence[Text]) -> Html:
-        return join(tag(name, c, class_="text" if i < left else None,
+        kind = ["text" if i < left else None for i in range(len(line))]
+        if wrap is not None:
+            kind[wrap] = "text label"
+        return join(tag(name, c, class_=kind[i],
                         scope="col" if name == "th" else None) for i, c in enumerate(line))
 
-    body = join((tag("tr", cells("td", r)) for r in rows), "\n")
-    made = tag("table", tag("thead", tag("tr", cells("th", head))), tag("tbody", body))
+    body = join((line(r) for r in rows), "\n")
+    made = tag("table", tag("thead", tag("tr", cells("th", head[groups:]))), tag("tbody", body))
     return tag("div", made, class_="wide", tabindex="0", role="region", aria_label=label or None)
 
 

@@ -14,7 +14,7 @@ READING = (
     "One instruction is one virtual nanosecond and the disk is a model: compare rows, kernels and ratios, not "
     "microseconds with your hardware.",
     "One run is one sample. A median has several seeds, ± is their interquartile range; without ± there is one seed.",
-    "1 MB is 10^6 bytes, 1 MiB and 1 KiB are 2^20 and 2^10.",
+    "1 MB is 10⁶ bytes; 1 MiB and 1 KiB are 2²⁰ and 2¹⁰.",
     "Every figure is a link to the results it is the median of, and to the command that repeats them; each seed "
     "repeats to the byte.",
 )
@@ -56,7 +56,7 @@ def build(data: Data, title: str) -> tuple[str, list[Section], sources.Sources]:
                  tag("section", tag("h2", "Sources"), paragraph(
                      "Every cell of the results: what ran, on which kernel, its JSON per seed, and the command. A "
                      "kernel other than stock is built with 'wb build' at the revision named."),
-                     sources.listing(found), id="sources")], "\n")
+                     tag("div", sources.listing(found), class_="sources"), id="sources")], "\n")
     return "\n".join([
         "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',

@@ -8,7 +8,7 @@ from typing import Any
 from .. import axes as ax
 from ..suites import suite
 from .collect import Cell, Data
-from .markup import Html, Text, esc, join, missing, paragraph, table
+from .markup import Html, Text, esc, join, missing, paragraph, table, tag
 from .place import labels
 from .section import Section, shown
 from .sources import Sources
@@ -34,6 +34,11 @@ class Point:
     def family(self) -> str:
         """The scheduler, or io.cost."""
         return "iocost" if self.cell.axes.get("iocost") == "on" else self.cell.axes.get("sched", "none")
+
+    @property
+    def off(self) -> bool:
+        """Whether throttling is switched off, or back to what stock has."""
+        return self.cell.axes.get("wbt") == "off" or self.cell.axes.get("policy") == "requests"
 
     @property
     def knobs(self) -> str:
@@ -72,7 +77,7 @@ def points(data: Data) -> dict[str, list[Point]]:
             found.setdefault(cell.axes["disk"], []).append(Point(cell, read.median / 1000, write.median))
     for mine in found.values():
         mine.sort(key=lambda p: (data.kernels.index(p.cell.kernel), p.read, p.knobs))
-    return {d: mine for d, mine in found.items() if len(mine) > 1}
+    return {d: mine for d, mine in found.items() if len(mine) > 2}
 
 
 def frontier(found: Sequence[Point]) -> list[Point]:
@@ -92,15 +97,20 @@ def figure(name: str, found: Sequence[Point], disk: str) -> Drawn:
             axis.plot([p.write for p in mine], [p.read for p in mine], linestyle="none", marker=marker,
                       markersize=2 * MARK_PT, color=theme.colour(role), label=f"stock, {family}")
         for kernel in dict.fromkeys(p.cell.kernel for p in found if p.cell.kernel != "stock"):
-            mine = [p for p in found if p.cell.kernel == kernel]
-            axis.plot([p.write for p in mine], [p.read for p in mine], linestyle="none", marker="*",
-                      markersize=3.4 * MARK_PT, color=theme.colour(kernel), label=kernel)
+            for off in (False, True):
+                mine = [p for p in found if p.cell.kernel == kernel and p.off is off]
+                if mine:
+                    axis.plot([p.write for p in mine], [p.read for p in mine], linestyle="none", marker="*",
+                              markersize=3.4 * MARK_PT, color=theme.colour(kernel),
+                              fillstyle="none" if off else "full",
+                              label=f"{kernel}, switched off" if off else kernel)
         best = frontier(found)
-        axis.plot([p.write for p in best], [p.read for p in best], color=theme.text, linewidth=0.8, linestyle=":",
-                  label="not beaten in both")
+        # What one of them reaches is to its left and above: a stair, no line.
+        axis.step([p.write for p in best], [p.read for p in best], where="pre", color=theme.text, linewidth=0.8,
+                  linestyle=":", label="not beaten in both")
         axis.set_yscale("log")
-        plain(axis.yaxis)
         axis.margins(0.1)
+        plain(axis.yaxis)
         axis.set_title("read p99.95, ms (log): lower is better", loc="left")
         axis.set_xlabel(f"dd, MB/s: right is better ({disk} disk)")
         legend_below(made, axis, 2)
@@ -142,9 +152,10 @@ def section(data: Data, sources: Sources) -> Section:
             str(n), join([p.cell.kernel, ": ", esc(p.knobs), " ●" if p in best else ""]),
             sources.value(p.cell, READ, 1000, spread=True), sources.value(p.cell, WRITE, spread=True),
             sources.value(p.cell, "drain_s", spread=True), str(len(p.cell.runs))] for n, p in enumerate(found, 1)]
-        parts += [shown(picture, f"{disk} disk, XFS, 4 readers at 1000 IOPS each, dd of 1 GiB; medians of the seeds"),
+        parts.append(tag("div",
+                  shown(picture, f"{disk} disk, XFS, 4 readers at 1000 IOPS each, dd of 1 GiB; medians of the seeds"),
                   table(["", "setting (● not beaten)", "read p99.95, ms", "dd, MB/s", "drain, s", "seeds"], rows, 2,
-                        f"settings on the {disk} disk")]
+                        f"settings on the {disk} disk", wrap=1), class_="pair"))
     there = sum(tuple(c.axes.items()) in have for c in wanted)
     if there < len(wanted):
         parts.append(missing(f"{there} of the {len(wanted)} settings of the suite peers are among the results. "

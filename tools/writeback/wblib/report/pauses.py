@@ -71,8 +71,9 @@ def section(data: Data, sources: Sources) -> Section:
         title = f"dirty_ratio {ratio}" + (f", {sync}" if sync else "")
         picture = figure(f"pauses-{row}", found, title)
         pictures.append(picture)
-        facts = join((join([f"{k}: {len(found[k])} sleeps, ", sources.value(cells[k], f"throttled_s_{row}"),
-                            " s in all"]) for k in found), "; ")
+        slept = {k: f"{sum(p.pause for p in mine) / 1000:.3f}" for k, mine in found.items()}
+        facts = join((join([f"{k}: {len(found[k])} sleeps, ", sources.link(slept[k], cells[k]), " s in all"])
+                      for k in found), "; ")
         parts.append(shown(picture, join([f"{title}. ", facts, "."])))
     if not pictures:
         parts.append(missing("No run of dirty-ratio-dd in which dd slept is among the results. These make one of "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .. import axes as ax
 from ..results import Result
-from .collect import Cell
+from .collect import Cell, device_of
 
 
 def options(case: str, axes: Mapping[str, str]) -> list[str]:
@@ -29,7 +29,7 @@ def run_command(result: Result, axes: Mapping[str, str]) -> str:
         words += ["--kernel", result.kernel]
     words += options(result.case, axes)
     if lane == "functional":
-        words += ["--lane", "functional"]
+        words += ["--lane", "functional", *(["--on", device] if (device := device_of(result)) else [])]
     if cpu:
         words += ["--cpu", str(cpu)]
     return shlex.join([*words, "--seed", str(result.seed)])

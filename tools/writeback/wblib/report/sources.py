@@ -44,7 +44,7 @@ class Sources:
         made = self.link(number(got.median / divisor), cell)
         if not spread or got.spread is None:
             return made
-        return join([made, tag("small", f" ±{number(got.spread / divisor)}")])
+        return join([made, tag("small", f" ±{got.spread / divisor:.2g}")])
 
 
 def json_path(name: str, result: Result) -> str:
@@ -61,14 +61,15 @@ def files(sources: Sources) -> dict[str, bytes]:
 def _entry(sources: Sources, cell: Cell) -> Html:
     name = sources.names[id(cell)]
     meta = cell.runs[0].meta
-    facts = [f"{cell.kernel} {cell.build}".strip(), str(meta.get("release", ""))]
+    facts = [f"build {cell.build}" if cell.build else "", str(meta.get("release", ""))]
     patches = str(meta.get("patchset_hash", ""))[:12]
     facts += [f"patches {patches}"] if patches else []
     revs = sorted({str(r.meta["git_rev"]) for r in cell.runs if r.meta.get("git_rev")})
     facts += [f"revision {', '.join(revs)}"] if revs else []
     links = join((join([tag("a", f"seed {r.seed}", href=json_path(name, r)),
                         "" if r.status == "pass" else f" ({r.status})"]) for r in cell.runs), ", ")
-    return tag("div", tag("h3", cell.title), paragraph(", ".join(f for f in facts if f), " · JSON: ", links),
+    return tag("div", tag("h3", f"{cell.kernel}: {cell.title}"),
+               paragraph(", ".join(f for f in facts if f), " · JSON: ", links),
                code(reproduce.command(cell)), id=f"src-{name}", class_="source")
 
 

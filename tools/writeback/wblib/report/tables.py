@@ -15,6 +15,7 @@ from .sources import Sources
 READ_ROWS = {"idle": {"writer": "idle", "wbt": "default"}, "direct": {"writer": "direct", "wbt": "default"},
              "buffered, wbt off": {"writer": "buffered", "wbt": "off"},
              "buffered, wbt on": {"writer": "buffered", "wbt": "default"}}
+NOTHING = ": - without wbt, - with"  # the ratio of a kernel that has neither
 Find = Callable[[int, str], Cell | None]  # number of the row, kernel -> the cell of its figures
 
 
@@ -28,9 +29,10 @@ def linked(made: Table, kernels: Sequence[str], find: Find, sources: Sources) ->
         cells: list[Text] = []
         for text, kernel in zip(row, owner, strict=True):
             cell = find(n, kernel) if kernel and text != "-" else None
-            cells.append(sources.link(text, cell) if cell else text)
+            cells.append(sources.link(text, cell) if cell else join(text.split(","), Html(",<wbr>")))
         rows.append(cells)
-    return join([table(made.head, rows, made.left, made.title), bullets(made.notes)])
+    return join([table(made.head, rows, made.left, made.title, groups=made.left > 1),
+                 bullets([n for n in made.notes if NOTHING not in n])])
 
 
 def _simple(case: str, make: Callable[..., Table], data: Data, sources: Sources) -> Html:
@@ -83,6 +85,11 @@ def reads(data: Data, sources: Sources) -> Section:
 
     body = make() if cells else missing("No run of read-latency with a buffered writer is among the results:",
                                         "wb bench demo --kernel stock patched")
+    lacking = [k for k in data.kernels[:2] if {r for r, a in READ_ROWS.items() for c in cells if c.kernel == k
+                                               and c.has(**a)} != set(READ_ROWS)]
+    if cells and lacking:
+        body = join([body, missing("Rows of a kernel without figures:",
+                                   f"wb bench demo --kernel {' '.join(lacking)}")])
     about = paragraph("“High IO latency during writeback” (linux-block, 2017): ms until a 4-KiB read is done. "
                       "Ours come from a modelled disk: compare rows and ratios, not milliseconds.")
     return Section("reads", "Read latency: published, stock, patched", join([about, body]))

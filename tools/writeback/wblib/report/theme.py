@@ -102,9 +102,16 @@ def draw(name: str, alt: str, make: Maker) -> Drawn:
 
 
 def plain(axis: Any) -> None:
-    """Numbers instead of powers of ten on a logarithmic axis (axis.xaxis or axis.yaxis)."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-    axis.set_major_locator(LogLocator(10, (1.0,)))
+    """Numbers instead of powers of ten on a logarithmic axis, enough of them for its range.
+
+    axis: axis.xaxis or axis.yaxis, when all data is drawn and its limits are set.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    low, high = axis.get_view_interval()
+    if high < 4 * low:
+        axis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_major_locator(LogLocator(10, (1.0,) if high >= 60 * low else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda v, _pos: f"{v:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reads over time with the writer below them, from what ``read-latency --trace-control 1`` records."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -62,8 +63,11 @@ def speed(writer: Sequence[tuple[float, int]]) -> tuple[list[float], list[float]
         return before[1]
 
     begin, end = writer[0][0], writer[-1][0]
-    xs = [begin + n * WRITE_BIN_S for n in range(math.ceil((end - begin) / WRITE_BIN_S))]
-    return xs, [(written(min(x + WRITE_BIN_S, end)) - written(x)) / (min(x + WRITE_BIN_S, end) - x) / 1e6 for x in xs]
+    # The last bin takes what is left: a short one of its own would be all noise.
+    count = max(1, math.floor((end - begin) / WRITE_BIN_S))
+    edges = [*(begin + n * WRITE_BIN_S for n in range(count)), end]
+    return edges[:-1], [(written(b) - written(a)) / (b - a) / 1e6 if b > a else 0.0
+                        for a, b in itertools.pairwise(edges)]
 
 
 def figure(name: str, recordings: dict[str, Recording]) -> Drawn:
