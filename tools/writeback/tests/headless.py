@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,8 +134,10 @@ def page() -> Iterator[Page]:
         os.set_inheritable(3, True)
         os.set_inheritable(4, True)
 
+    profile = tempfile.TemporaryDirectory(prefix="wb-browser-", ignore_cleanup_errors=True)
     argv = [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
-            "--no-first-run", "--disable-dev-shm-usage", "--proxy-server=http://127.0.0.1:9", "about:blank"]
+            "--no-first-run", "--disable-dev-shm-usage", "--proxy-server=http://127.0.0.1:9",
+            f"--user-data-dir={profile.name}", "about:blank"]
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                              preexec_fn=pipes, close_fds=False, start_new_session=True)
     os.close(to_browser)
@@ -146,3 +149,4 @@ def page() -> Iterator[Page]:
         child.wait()
         os.close(to_us)
         os.close(from_us)
+        profile.cleanup()

@@ -78,7 +78,7 @@ def section(data: Data, sources: Sources) -> Section:
 
 def short(data: Data, sources: Sources) -> Html:
     """The first lines of the page: per disk, with everything at its default."""
-    lines: list[Text] = []
+    lines: list[list[Text]] = []
     if len(data.kernels) < 2:
         return Html("")
     base, other = data.kernels[:2]

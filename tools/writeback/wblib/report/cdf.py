@@ -55,7 +55,7 @@ def setups(data: Data) -> dict[str, list[Cell]]:
 
 def curves(cells: list[Cell], kernels: list[str]) -> list[tuple[Cell, Curve]]:
     """What to draw of one disk."""
-    found = []
+    found: list[tuple[Cell, Curve]] = []
     for number, (label, axes, style) in enumerate(WRITERS):
         mine = [c for k in kernels for c in cells if c.kernel == k and c.has(**axes)]
         for cell in mine[:1] if number < SHARED else mine:

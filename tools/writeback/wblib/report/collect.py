@@ -134,10 +134,10 @@ def gather(specs: Sequence[str]) -> list[Result]:
             path = RESULTS / spec
         if path.exists():
             mine = _read(path)
-        elif "/" in spec or spec.endswith(".json"):
-            raise WbError(f"no such result: {spec}")
         elif not specs:
             mine = []
+        elif "/" in spec or spec.endswith(".json"):
+            raise WbError(f"no such result: {spec}")
         else:
             mine = compare.find(spec)[1]
         if not mine:

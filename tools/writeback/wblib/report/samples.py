@@ -44,14 +44,24 @@ def _again(path: Path, problem: str) -> WbError:
     return WbError(f"{path} {problem}: delete that run and run the case again")
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a file that ends with one."""
+    try:
+        text = path.read_text()
+    except OSError as exc:
+        raise WbError(f"cannot read {path}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise _again(path, "is not text") from exc
+    if text and not text.endswith("\n"):
+        raise _again(path, "is truncated")
+    return text.splitlines()
+
+
 def samples(path: Path) -> list[Sample]:
     """The rows of vmstat_sampler's CSV; WbError when it is not one or is cut short."""
     try:
-        with path.open(newline="") as f:
-            rows = list(csv.DictReader(f))
+        rows = list(csv.DictReader(_lines(path)))
         found = [Sample(float(r["seconds"]), *(int(r[c]) * PAGE for c in COLUMNS[1:])) for r in rows]
-    except OSError as exc:
-        raise WbError(f"cannot read {path}: {exc.strerror}") from exc
     except (ValueError, KeyError, TypeError) as exc:
         raise _again(path, "is truncated or holds no samples of vmstat") from exc
     if not found:
@@ -61,12 +71,8 @@ def samples(path: Path) -> list[Sample]:
 
 def pauses(path: Path) -> list[Pause]:
     """The events of writeback:balance_dirty_pages in a trace; empty when nobody slept."""
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, ValueError) as exc:
-        raise _again(path, "cannot be read") from exc
     found = []
-    for line in lines:
+    for line in _lines(path):
         event = _EVENT.search(line)
         fields = dict(_FIELD.findall(event["rest"])) if event else {}
         if not {"pause", "dirty_ratelimit", "task_ratelimit"} <= set(fields):

@@ -53,7 +53,7 @@ class Drawn:
 Maker = Callable[[Any, Theme], Any]
 
 
-def _context(theme: Theme, name: str) -> dict[str, Any]:
+def _context(theme: Theme, name: str) -> Any:
     return {
         "font.size": FONT, "font.family": "DejaVu Sans", "axes.titlesize": FONT, "legend.fontsize": 8.5,
         "xtick.labelsize": 9, "ytick.labelsize": 9, "figure.facecolor": theme.back, "savefig.facecolor": theme.back,

@@ -123,13 +123,13 @@ def section(data: Data, sources: Sources) -> Section:
         "long while the disk holds many bytes of writes waits for them.")]
     pictures = []
     for pair in setups(data):
-        runs = {k: recorded(pair[k]) for k in data.kernels if k in pair}
-        recordings = {k: plot_control.load(r) for k, r in runs.items() if r}
+        runs = {k: r for k in data.kernels if k in pair and (r := recorded(pair[k]))}
+        recordings = {k: plot_control.load(r) for k, r in runs.items()}
         first = next(iter(pair.values()))
         disk = first.axes.get("disk", "?")
         picture = figure(f"timeline-{disk.replace('/', '-').replace(':', '-')}", recordings)
         pictures.append(picture)
-        facts = join((join([f"{k}, seed {runs[k].seed if runs[k] else '?'}: p99.95 ",
+        facts = join((join([f"{k}, seed {runs[k].seed}: p99.95 ",
                             sources.value(pair[k], "read_p99_95", 1000), " ms, dd ",
                             sources.value(pair[k], "write_mbps"), " MB/s"]) for k in recordings), "; ")
         parts.append(shown(picture, join([f"{disk} disk, {first.axes.get('fs', '?')}. ", facts, "."])))
