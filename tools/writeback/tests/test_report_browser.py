@@ -9,6 +9,7 @@ import pytest
 import report_tree
 
 from wblib import cli
+from wblib.report import theme
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.skipif(headless.browser() is None, reason="no Chromium (apt: chromium-headless-shell)")
@@ -47,6 +48,7 @@ def test_fits_and_loads(index: Path, page: headless.Page, width: int, scheme: st
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(LOADED) == 7
     assert page.evaluate(SMALL) == []
+    assert page.evaluate("document.images[0].clientWidth") / theme.WIDTH_IN / 72 * theme.SMALL > 10
     assert page.evaluate(CHOSEN) == [scheme == "light"] * 7  # the dark pictures are those of <source>
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert back == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 28)")

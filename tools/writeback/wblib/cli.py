@@ -17,6 +17,7 @@ examples:
   wb run read-latency --writer direct --json - the same, result as JSON on stdout
   wb bench reference --seeds 5                 a suite, five seeds each
   wb compare results/stock-* results/patched-* the A/B table
+  wb report                                    all results as one page with pictures
   wb shell                                     a shell in the test kernel
 every subcommand has its own --help with examples"""
 

@@ -15,11 +15,12 @@ FSYNC = (("fsync_p50", "fsync p50, ms", 1000), ("fsync_p99", "fsync p99, ms", 10
 Metric = tuple[str, str, int]
 
 
-def label(axes: dict[str, str]) -> str:
+def label(axes: dict[str, str]) -> Html:
     """Disk, file system and scheduler, then what is unusual."""
     rest = [w for w in notable(CASE, {k: v for k, v in axes.items() if k not in ("disk", "fs", "sched")})
             if w not in ("wbt=default", "writer=buffered")]
-    return ", ".join([axes.get("disk", "?"), axes.get("fs", "?"), axes.get("sched", "?"), *rest])
+    words = ", ".join([axes.get("disk", "?"), axes.get("fs", "?"), axes.get("sched", "?"), *rest])
+    return join(words.split("="), "=<wbr>")
 
 
 def verdict(a: Cell, b: Cell, metric: str) -> Html:
@@ -28,9 +29,11 @@ def verdict(a: Cell, b: Cell, metric: str) -> Html:
     row = next((r for r in compare.compare_runs(key, a.runs, b.runs).rows if r.metric == metric), None)
     if row is None or row.delta_pct is None:
         return esc("-")
-    kind = row.verdict if row.verdict in ("better", "worse") else None
+    kind = f"verdict {row.verdict}" if row.verdict in ("better", "worse") else "verdict"
     words = {"~": "within spread", "=": "equal"}.get(row.verdict, row.verdict)
-    return join([f"{row.delta_pct:+.1f} % ", tag("span", words, class_=kind)])
+    # Without the noise of a small difference's digits, but never as 0.
+    percent = f"{row.delta_pct:+.1f}" if abs(row.delta_pct) >= 1 else f"{row.delta_pct:+.1g}"
+    return join([f"{percent} % ", tag("span", words, class_=kind)])
 
 
 def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], sources: Sources, title: str) -> Html:
@@ -43,10 +46,9 @@ def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], source
             line += [sources.value(one, metric, divisor, spread=True),
                      sources.value(two, metric, divisor, spread=True), verdict(one, two, metric)]
         rows.append([*line, f"{len(one.runs)}/{len(two.runs)}"])
-    head: list[Text] = ["disk, file system, scheduler"]
-    for _, heading, _ in metrics:
-        head += [join([heading, Html("<br>"), a]), b, "difference"]
-    return table([*head, "seeds"], rows, 1, title, wrap=0)
+    head: list[Text] = ["disk, file system, scheduler", *[a, b, "difference"] * len(metrics), "seeds"]
+    above = [("", 1), *((heading, 3) for _, heading, _ in metrics), ("", 1)]
+    return table(head, rows, 1, title, wrap=0, above=above)
 
 
 def section(data: Data, sources: Sources) -> Section:
@@ -92,10 +94,8 @@ def short(data: Data, sources: Sources) -> Html:
                                             for c in (a, b))])
     if not lines:
         return Html("")
-    head: list[Text] = ["disk"]
-    for _, heading, _ in (METRICS[0], METRICS[2]):
-        head += [join([heading, Html("<br>"), base]), other]
-    return table(head, lines, 1, "in short")
+    above = [("", 1), *((heading, 2) for _, heading, _ in (METRICS[0], METRICS[2]))]
+    return table(["disk", base, other, base, other], lines, 1, "in short", above=above)
 
 
 def _default(cell: Cell) -> bool:

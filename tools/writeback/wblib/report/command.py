@@ -25,8 +25,8 @@ the command that makes it.  Documentation/report.md says how to read the plots.
 exit code: 0, 1 when a result is missing or broken, 2 for wrong usage"""
 
 
-def _prepare(out: Path) -> None:
-    """Make sure that ``out`` is a directory of ours; without the files of an earlier report."""
+def _check(out: Path) -> None:
+    """WbError unless ``out`` is an earlier report's, empty, or not there."""
     if out.exists() and not out.is_dir():
         raise WbError(f"{out} is a file: -o names a directory, the page is index.html in it", 2)
     if not out.is_dir() or not any(out.iterdir()):
@@ -34,6 +34,10 @@ def _prepare(out: Path) -> None:
     index = out / "index.html"
     if not index.is_file() or f'content="{page.GENERATOR}"' not in index.read_text(errors="replace")[:2000]:
         raise WbError(f"{out} is not empty and not a report: name another directory with -o", 2)
+
+
+def _clean(out: Path) -> None:
+    """Remove what an earlier report left in ``out``."""
     for old in [*(out / "json").glob("*/seed-*.json"), *(out / "figures").glob("*.svg"),
                 *(out / "figures").glob("*.png")]:
         old.unlink()
@@ -46,11 +50,12 @@ def run(args: argparse.Namespace) -> int:
     """``wb report``."""
     out = Path(args.out) if args.out else RESULTS / "report"
     need_matplotlib()
+    _check(out)
     data = collect.sort(collect.gather(args.results))
     if not any(c.measured(m) for c in data.cells for r in c.runs for m in r.metrics):
         raise WbError("none of these results measured anything: run some with 'wb bench demo'")
     text, parts, found = page.build(data, args.title)
-    _prepare(out)
+    _clean(out)
     for path, content in sources.files(found).items():
         results.write_file(out / path, content)
     for picture in (p for s in parts for p in s.pictures):

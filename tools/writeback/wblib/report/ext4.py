@@ -6,7 +6,7 @@ from typing import Any
 
 from ..published import EXT4_MBPS, MOUNTS
 from .collect import Cell
-from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below
+from .theme import SMALL, WIDTH_IN, Drawn, Theme, draw, legend_below
 
 PANELS = (("cp_mbps", "cp of a large file, MB/s"), ("write_mbps", "dd, MB/s"),
           ("mean_request_kib", "mean write request, KiB"), ("cpu_ns_per_page", "CPU time per page, µs"))
@@ -26,6 +26,7 @@ def figure(cells: Mapping[str, Cell]) -> Drawn | None:
         return None
 
     def make(plt: Any, theme: Theme) -> Any:
+        from matplotlib.ticker import MaxNLocator
         made, axes = plt.subplots(len(panels), 1, figsize=(WIDTH_IN, 1.75 * len(panels) + 0.5), squeeze=False,
                                   layout="constrained")
         height = 0.8 / len(cells)
@@ -37,7 +38,7 @@ def figure(cells: Mapping[str, Cell]) -> Drawn | None:
                           label=kernel)
                 for w, v in there:
                     axis.annotate(f"{v:.3g}" if v < 1000 else f"{v:.0f}", (v, w), xytext=(3, 0),
-                                  textcoords="offset points", va="center", fontsize=8)
+                                  textcoords="offset points", va="center", fontsize=SMALL)
             if metric == PUBLISHED:
                 for m, mount in enumerate(MOUNTS):
                     if mount in EXT4_MBPS:
@@ -46,7 +47,8 @@ def figure(cells: Mapping[str, Cell]) -> Drawn | None:
             axis.set_yticks(range(len(MOUNTS)), [m.replace("_", ",\n", 1) for m in MOUNTS])
             axis.invert_yaxis()
             axis.grid(False, axis="y")
-            axis.margins(x=0.14)
+            axis.margins(x=0.17)
+            axis.xaxis.set_major_locator(MaxNLocator(6, prune="upper"))  # the last one could stick out
             axis.set_title(title, loc="left")
         legend_below(made, axes[0, 0], 3)
         return made

@@ -20,7 +20,7 @@ def esc(text: Text) -> Html:
 
 
 def join(parts: Iterable[Text], between: str = "") -> Html:
-    """The parts one behind the other."""
+    """The parts one behind the other; ``between`` is HTML."""
     return Html(between.join(esc(p) for p in parts))
 
 
@@ -52,18 +52,18 @@ def bullets(items: Sequence[Text]) -> Html:
 
 
 def table(head: Sequence[Text], rows: Iterable[Sequence[Text]], left: int = 1, label: str = "",
-          wrap: int | None = None, groups: bool = False) -> Html:
+          wrap: int | None = None, groups: bool = False, above: Sequence[tuple[Text, int]] = ()) -> Html:
     """A table that scrolls in its own box when it is wider than the page.
 
     left: so many columns are text; wrap: the one of them whose lines may break.
     groups: the first column is no column; where it is not empty, it is a line
-    above its row.
+    above its row.  above: texts over so many columns of the head each.
     """
     def line(cells_: Sequence[Text]) -> Html:
         if not groups:
             return tag("tr", cells("td", cells_))
-        above = tag("tr", tag("th", cells_[0], class_="text group", colspan=str(len(head) - 1), scope="rowgroup"))
-        return join([above if cells_[0] else "", tag("tr", cells("td", cells_[1:]))])
+        group = tag("tr", tag("th", cells_[0], class_="text group", colspan=str(len(head) - 1), scope="rowgroup"))
+        return join([group if cells_[0] else "", tag("tr", cells("td", cells_[1:]))])
 
     left -= groups
 
@@ -75,7 +75,8 @@ def table(head: Sequence[Text], rows: Iterable[Sequence[Text]], left: int = 1, l
                         scope="col" if name == "th" else None) for i, c in enumerate(line))
 
     body = join((line(r) for r in rows), "\n")
-    made = tag("table", tag("thead", tag("tr", cells("th", head[groups:]))), tag("tbody", body))
+    over = tag("tr", *(tag("th", text, colspan=str(span), scope="colgroup", class_="over") for text, span in above))
+    made = tag("table", tag("thead", over if above else "", tag("tr", cells("th", head[groups:]))), tag("tbody", body))
     return tag("div", made, class_="wide", tabindex="0", role="region", aria_label=label or None)
 
 

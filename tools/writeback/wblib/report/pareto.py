@@ -12,12 +12,12 @@ from .markup import Html, Text, esc, join, missing, paragraph, table, tag
 from .place import labels
 from .section import Section, shown
 from .sources import Sources
-from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below, plain
+from .theme import SMALL, WIDTH_IN, Drawn, Theme, draw, legend_below, plain
 
 CASE, READ, WRITE = "read-latency", "read_p99_95", "write_mbps"
 KNOBS = ("sched", "sched-set", "wbt", "policy", "max-sectors-kb", "iocost")
 COMMANDS = ("wb bench peers", "wb bench block --kernel stock patched")
-MARK_PT, LABEL_PT = 3.6, 7.5  # radius of a point, height of its number
+MARK_PT = 3.6  # radius of a point
 FAMILIES = {"none": ("a", "o"), "mq-deadline": ("d", "s"), "kyber": ("c", "^"), "bfq": ("e", "v"),
             "iocost": ("f", "D")}
 
@@ -125,13 +125,13 @@ def _number(made: Any, axis: Any, found: Sequence[Point], theme: Theme) -> None:
     """Write each point's number beside it."""
     scale = made.dpi / 72
     at = [tuple(axis.transData.transform((p.write, p.read))) for p in found]
-    sizes = [(0.68 * LABEL_PT * len(str(n + 1)) * scale, LABEL_PT * scale) for n in range(len(found))]
+    sizes = [(0.68 * SMALL * len(str(n + 1)) * scale, SMALL * scale) for n in range(len(found))]
     box = axis.get_window_extent()
     for n, (x, y) in enumerate(labels(at, sizes, 1.2 * MARK_PT * scale, (box.x0, box.y0, box.x1, box.y1))):
         dx, dy = (x - at[n][0]) / scale, (y - at[n][1]) / scale
         line = {"arrowstyle": "-", "linewidth": 0.5, "color": theme.text, "shrinkA": 2, "shrinkB": 2}
         axis.annotate(str(n + 1), (found[n].write, found[n].read), xytext=(dx, dy), textcoords="offset points",
-                      ha="center", va="center", fontsize=LABEL_PT, color=theme.text,
+                      ha="center", va="center", fontsize=SMALL, color=theme.text,
                       arrowprops=line if dx * dx + dy * dy > (3.2 * MARK_PT) ** 2 else None)
 
 

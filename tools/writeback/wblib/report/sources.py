@@ -11,6 +11,12 @@ from .collect import Cell, identifier
 from .markup import Html, Text, code, esc, join, paragraph, tag
 
 
+def _as_exact(spread: float, median: str) -> str:
+    """The spread with as many decimals as the median beside it has."""
+    whole, _, decimals = median.partition(".")
+    return f"{spread:.{len(decimals)}f}" if f"{whole}{decimals}".isdigit() else number(spread)
+
+
 @dataclass
 class Sources:
     """The cells of a report, each under a name of its own."""
@@ -44,7 +50,7 @@ class Sources:
         made = self.link(number(got.median / divisor), cell)
         if not spread or got.spread is None:
             return made
-        return join([made, tag("small", f" ±{got.spread / divisor:.2g}")])
+        return join([made, tag("small", f" ±{_as_exact(got.spread / divisor, number(got.median / divisor))}")])
 
 
 def json_path(name: str, result: Result) -> str:

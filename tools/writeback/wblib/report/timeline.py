@@ -83,7 +83,7 @@ def figure(name: str, recordings: dict[str, Recording]) -> Drawn:
             axis.set_yscale("log")
             axis.set_ylim(0.05, 2 * top)
             plain(axis.yaxis)
-            axis.set_title(f"{kernel}: slowest read of each {1e3 * READ_BIN_S:.0f} ms, ms (log)", loc="left")
+            axis.set_title(f"{kernel}: slowest read of {1e3 * READ_BIN_S:.0f} ms, ms (log)", loc="left")
             end = recording.marks.get("written", 0.0)
             axis.axvspan(0, end, color=theme.colour("band"), alpha=0.07, linewidth=0)
             axis.axvspan(end, recording.marks.get("synced", end), color=theme.colour("band"), alpha=0.14, linewidth=0)
@@ -98,7 +98,7 @@ def figure(name: str, recordings: dict[str, Recording]) -> Drawn:
         axes[-1].set_yscale("log")
         axes[-1].set_ylim(bottom=FLOOR_MIB)
         plain(axes[-1].yaxis)
-        axes[-1].set_title("writes inside the disk, peak of each 10 ms, MiB (log)", loc="left")
+        axes[-1].set_title("writes inside the disk, peak of 10 ms, MiB (log)", loc="left")
         axes[-1].set_xlabel("time since dd began, s")
         legend_below(made, axes[-1], 2)
         return made
