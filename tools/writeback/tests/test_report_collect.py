@@ -82,6 +82,21 @@ def test_unfinished_runs_and_unknown_cases(tmp_path: Path) -> None:
     assert reproduce.command(data.cells[1]) == "wb run of-a-later-wb --kernel stock --mode 'a b/c' --seed 1"
 
 
+def test_a_directory_that_is_renamed_under_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report_tree.ext4(tmp_path, "stock")
+    scan, calls = results.scan, []
+
+    def once(path: Path) -> list[results.Result]:
+        calls.append(path)
+        if len(calls) == 1:
+            raise FileNotFoundError(2, "No such file or directory", "seed-1.partial")
+        return scan(path)
+
+    monkeypatch.setattr(results, "scan", once)
+    assert len(data_of(tmp_path).cells) == 1
+    assert len(calls) == 2
+
+
 def test_commands(tmp_path: Path) -> None:
     report_tree.place(tmp_path, "read-latency disk=fifo max-sectors-kb=128", "stock", 7, {"drain_s": (1, "s")},
                       cpu="max,erms=off")

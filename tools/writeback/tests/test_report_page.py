@@ -172,7 +172,9 @@ def test_stale_files_go_and_foreign_ones_are_safe(
     page = Checker((out / "index.html").read_text())
     assert page.missing >= 9  # every other part says what makes it, and ext4 what patched needs
     assert "wb run ext4-nodelalloc --kernel stock --seed 1" in page.commands
-    assert {"wb bench peers", "wb run dirty-limits --kernel patched"} <= set(page.commands)
+    assert {"wb bench peers", "wb run dirty-limits --kernel patched", "wb run dirty-ratio-dd --kernel stock",
+            "wb run ext4-nodelalloc --kernel patched", "wb bench demo --kernel stock patched",
+            "wb run read-latency --kernel patched --disk fifo --trace-control 1"} <= set(page.commands)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "index.html").write_text("<p>a page of somebody")
     for place, words in ((tmp_path / "other", "not empty and not a report"), (out / "mine.txt", "is a file")):

@@ -53,6 +53,12 @@ class Data:
     kernels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def expected(self) -> list[str]:
+        """The two kernels that a part compares, though one may have no results."""
+        missing = [k for k in ("stock", "patched") if k not in self.kernels]
+        return (self.kernels + missing)[:2]
+
     def of(self, case: str, kernel: str | None = None, **axes: str) -> list[Cell]:
         """The cells of a case, of one kernel or of all, with the given axes."""
         return [c for c in self.cells if c.case == case and kernel in (None, c.kernel) and c.has(**axes)]

@@ -7,9 +7,9 @@ from typing import Any
 from ..axes import DIRTY_ROWS
 from . import samples
 from .collect import Cell, Data
-from .markup import Html, details, join, missing, paragraph
+from .markup import Html, details, join, paragraph
 from .samples import Sample
-from .section import Section, shown
+from .section import Section, lacking_runs, shown
 from .sources import Sources
 from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below
 
@@ -69,10 +69,12 @@ def section(data: Data, sources: Sources) -> Section:
     pictures = []
     cells = data.best(CASE)
     folded = []
+    drawn: set[str] = set()
     for row in DIRTY_ROWS:
         found = recordings(cells, row)
         if not found:
             continue
+        drawn |= set(found)
         picture = figure(f"dirty-limits-{row}", found, label(row))
         pictures.append(picture)
         peaks = join((join([f"{k}: peak ", sources.value(cells[k], f"max_dirty_{row}", 1e6), " MB of ",
@@ -83,7 +85,5 @@ def section(data: Data, sources: Sources) -> Section:
         else:
             folded.append(details(label(row), made))
     parts += folded
-    if not pictures:
-        parts.append(missing("No run of dirty-limits with its samples is among the results. These make one of each "
-                             "kernel:", "wb run dirty-limits --kernel stock", "wb run dirty-limits --kernel patched"))
+    parts.append(lacking_runs(CASE, drawn, data, what=" with its samples"))
     return Section("limits", "Dirty memory and its limits", join(parts, "\n"), pictures)

@@ -6,9 +6,9 @@ from typing import Any
 
 from . import samples
 from .collect import Cell, Data
-from .markup import Html, join, missing, paragraph
+from .markup import Html, join, paragraph
 from .samples import Pause
-from .section import Section, shown
+from .section import Section, lacking_runs, shown
 from .sources import Sources
 from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below
 
@@ -63,20 +63,19 @@ def section(data: Data, sources: Sources) -> Section:
         "memory is from its set point. Short sleeps of equal length are good; long ones are what a user feels.")]
     pictures = []
     cells = data.best(CASE)
+    drawn: set[str] = set()
     for row in ROWS:
         found = recordings(cells, row)
         if not found:
             continue
         ratio, _, sync = row.partition("_")
         title = f"dirty_ratio {ratio}" + (f", {sync}" if sync else "")
+        drawn |= set(found)
         picture = figure(f"pauses-{row}", found, title)
         pictures.append(picture)
         slept = {k: f"{sum(p.pause for p in mine) / 1000:.3f}" for k, mine in found.items()}
         facts = join((join([f"{k}: {len(found[k])} sleeps, ", sources.link(slept[k], cells[k]), " s in all"])
                       for k in found), "; ")
         parts.append(shown(picture, join([f"{title}. ", facts, "."])))
-    if not pictures:
-        parts.append(missing("No run of dirty-ratio-dd in which dd slept is among the results. These make one of "
-                             "each kernel:", "wb run dirty-ratio-dd --kernel stock",
-                             "wb run dirty-ratio-dd --kernel patched"))
+    parts.append(lacking_runs(CASE, drawn, data, what=" in which dd slept"))
     return Section("pauses", "Sleeps of a throttled writer", join(parts, "\n"), pictures)

@@ -2,9 +2,12 @@
 """What a part of the page is made of."""
 
 import base64
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .markup import Html, Text, tag
+from .collect import Data
+from .markup import Html, Text, missing, tag
 from .theme import DPI, WIDTH_IN, Drawn
 
 
@@ -16,6 +19,15 @@ class Section:
     title: str
     body: Html
     pictures: list[Drawn] = field(default_factory=list)
+
+
+def lacking_runs(case: str, there: Iterable[str], data: Data, axes: Sequence[str] = (), what: str = "") -> Html:
+    """The commands that run ``case`` with ``axes`` on the kernels that are not ``there``; nothing if all are."""
+    lacking = [k for k in data.expected if k not in there]
+    if not lacking:
+        return Html("")
+    return missing(f"No run of {case} on {' and '.join(lacking)}{what} is among the results. This makes one:",
+                   *(shlex.join(["wb", "run", case, "--kernel", k, *axes]) for k in lacking))
 
 
 def _inline(svg: bytes) -> str:

@@ -8,7 +8,7 @@ from ..published import Table
 from . import cdf, ext4
 from .collect import Cell, Data
 from .markup import Html, Text, bullets, join, missing, paragraph, table
-from .section import Section, shown
+from .section import Section, lacking_runs, shown
 from .sources import Sources
 
 # Of the table of reads: the first column's word -> axes.
@@ -38,16 +38,11 @@ def linked(made: Table, kernels: Sequence[str], find: Find, sources: Sources) ->
 def _simple(case: str, make: Callable[..., Table], data: Data, sources: Sources) -> Html:
     """The table of a case whose results of one kernel are one cell."""
     cells = data.best(case)
-    lacking = [k for k in data.kernels[:2] if k not in cells]
-    commands = [f"wb run {case} --kernel {k}" for k in lacking or ["stock", "patched"]]
     if not cells:
-        return missing(f"No run of {case} is among the results. These make one of each kernel:", *commands)
+        return lacking_runs(case, cells, data)
     made = make([r for c in cells.values() for r in c.runs], list(cells))
-    parts = [linked(made, list(cells), lambda _row, kernel: cells[kernel], sources)]
-    if lacking:
-        parts.append(missing(f"No run of {case} on {' and '.join(lacking)} with these axes is among the results:",
-                             *commands))
-    return join(parts)
+    return join([linked(made, list(cells), lambda _row, kernel: cells[kernel], sources),
+                 lacking_runs(case, cells, data)])
 
 
 def osm(data: Data, sources: Sources) -> Section:
@@ -85,7 +80,7 @@ def reads(data: Data, sources: Sources) -> Section:
 
     body = make() if cells else missing("No run of read-latency with a buffered writer is among the results:",
                                         "wb bench demo --kernel stock patched")
-    lacking = [k for k in data.kernels[:2] if {r for r, a in READ_ROWS.items() for c in cells if c.kernel == k
+    lacking = [k for k in data.expected if {r for r, a in READ_ROWS.items() for c in cells if c.kernel == k
                                                and c.has(**a)} != set(READ_ROWS)]
     if cells and lacking:
         body = join([body, missing("Rows of a kernel without figures:",

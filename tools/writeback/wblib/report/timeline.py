@@ -10,16 +10,17 @@ from .. import plot_control
 from ..plot_control import MIB, Recording
 from ..results import Result
 from .collect import Cell, Data, unusual
-from .markup import Html, join, missing, paragraph
-from .section import Section, shown
+from .markup import Html, join, paragraph
+from .reproduce import options
+from .section import Section, lacking_runs, shown
 from .sources import Sources
 from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below, plain
 
+CASE = "read-latency"
 READ_BIN_S = 0.02  # of the reads: one screen pixel is not much less
 WRITE_BIN_S = 0.1  # of dd's progress, which is sampled every 0.02 s
 FLOOR_MIB = plot_control.FLOOR_MIB
-COMMANDS = ("wb run read-latency --kernel stock --disk fifo --trace-control 1",
-            "wb run read-latency --kernel patched --disk fifo --trace-control 1")
+AXES = ("--disk", "fifo", "--trace-control", "1")  # of the recording to make when there is none
 
 
 def recorded(cell: Cell) -> Result | None:
@@ -29,7 +30,7 @@ def recorded(cell: Cell) -> Result | None:
 
 def setups(data: Data) -> list[dict[str, Cell]]:
     """Per setup the recorded cells by kernel; those of several kernels first, at most one setup per disk."""
-    found = [{k: c for k, c in pair.items() if recorded(c)} for pair in data.pairs("read-latency")]
+    found = [{k: c for k, c in pair.items() if recorded(c)} for pair in data.pairs(CASE)]
     found = sorted((f for f in found if f), key=lambda f: (-len(f), unusual(next(iter(f.values())))))
     chosen: dict[str, dict[str, Cell]] = {}
     for pair in found:
@@ -122,7 +123,8 @@ def section(data: Data, sources: Sources) -> Section:
         "The same over time, one seed. Light grey: dd writes into the page cache; darker: sync. A read that takes "
         "long while the disk holds many bytes of writes waits for them.")]
     pictures = []
-    for pair in setups(data):
+    chosen = setups(data)
+    for pair in chosen:
         runs = {k: r for k in data.kernels if k in pair and (r := recorded(pair[k]))}
         recordings = {k: plot_control.load(r) for k, r in runs.items()}
         first = next(iter(pair.values()))
@@ -133,8 +135,7 @@ def section(data: Data, sources: Sources) -> Section:
                             sources.value(pair[k], "read_p99_95", 1000), " ms, dd ",
                             sources.value(pair[k], "write_mbps"), " MB/s"]) for k in recordings), "; ")
         parts.append(shown(picture, join([f"{disk} disk, {first.axes.get('fs', '?')}. ", facts, "."])))
-    if not pictures:
-        parts.append(missing("No run was recorded over time. These record one of each kernel:", *COMMANDS))
-    elif len(pictures) == 1 and len(setups(data)[0]) == 1:
-        parts.append(missing("One kernel only; the other one's recording:", COMMANDS[1]))
+    best = max(chosen, key=len, default={})
+    axes = options(CASE, next(iter(best.values())).axes) if best else AXES
+    parts.append(lacking_runs(CASE, best, data, axes, " that was recorded over time"))
     return Section("timeline", "Reads and the writer over time", join(parts, "\n"), pictures)
