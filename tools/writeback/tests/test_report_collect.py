@@ -116,6 +116,14 @@ def test_devices_of_the_functional_lane_do_not_mix(tmp_path: Path) -> None:
     assert sorted(c.lane for c in data_of(tmp_path).cells) == ["functional on=ahci", "functional on=nvme"]
 
 
+def test_cpu_models_do_not_mix_wherever_they_are_said(tmp_path: Path) -> None:
+    old = {"command": "qemu-system-x86_64 -cpu max,erms=off -seed 1"}
+    for seed, meta in enumerate(({}, {"cpu": "max,erms=off"}, old, {"command": "qemu-system-x86_64 -cpu max -m 1"}), 1):
+        report_tree.place(tmp_path, "read-latency disk=nvme", "stock", seed, {"drain_s": (1, "s")}, **meta)
+    assert [(c.lane, [r.seed for r in c.runs]) for c in data_of(tmp_path).cells] == [
+        ("exact", [1, 4]), ("exact cpu=max,erms=off", [2, 3])]
+
+
 def test_pareto(tmp_path: Path) -> None:
     for words, ms, mbps in (("sched=none", 30, 500), ("sched=bfq", 1, 190), ("sched=mq-deadline", 80, 390),
                             ("sched=kyber", 30, 480), ("disk-set=queue_depth=4", 10, 390),

@@ -31,6 +31,8 @@ def verdict(a: Cell, b: Cell, metric: str) -> Html:
         return esc("-")
     kind = f"verdict {row.verdict}" if row.verdict in ("better", "worse") else "verdict"
     words = {"~": "within spread", "=": "equal"}.get(row.verdict, row.verdict)
+    if row.a and row.b and row.a.n == row.b.n == 1 and row.verdict != "=":
+        kind, words = "verdict", f"{words}, one seed"  # no spread is known
     # Without the noise of a small difference's digits, but never as 0.
     percent = f"{row.delta_pct:+.1f}" if abs(row.delta_pct) >= 1 else f"{row.delta_pct:+.1g}"
     return join([f"{percent} % ", tag("span", words, class_=kind)])
@@ -75,7 +77,7 @@ def section(data: Data, sources: Sources) -> Section:
     if not complete:
         parts.append(missing("Not every cell of the suite block was measured on both kernels. This makes the others:",
                              "wb bench block --kernel stock patched"))
-    return Section("block", "Throttling: stock against patched", join(parts, "\n"))
+    return Section("block", f"Throttling: {' against '.join(data.expected)}", join(parts, "\n"))
 
 
 def short(data: Data, sources: Sources) -> Html:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import axes as ax
-from .. import compare, results
+from .. import compare, qemu, results
 from ..errors import WbError
 from ..paths import RESULTS
 from ..results import Result
@@ -108,13 +108,26 @@ def device_of(result: Result) -> str:
     return word if word in DEVICES else ""
 
 
+def cpu_of(result: Result) -> str:
+    """The CPU model of a run that is not the default one; the first results say it in QEMU's command only."""
+    told = re.search(r" -cpu (\S+)", str(result.meta.get("command", "")))
+    model = str(result.meta.get("cpu") or (told[1] if told else qemu.CPU))
+    return "" if model == qemu.CPU else model
+
+
+def lane_of(result: Result) -> str:
+    """The lane with everything that keeps times from being mixed: CPU model and device."""
+    words = {"cpu": cpu_of(result) if result.meta.get("lane", "exact") == "exact" else "", "on": device_of(result)}
+    return " ".join([str(result.meta.get("lane", "exact")), *(f"{k}={v}" for k, v in words.items() if v)])
+
+
 def _groups(found: Sequence[Result]) -> list[tuple[compare.Key, list[Result]]]:
-    """``compare.group``, with the device of the functional lane in the lane."""
-    groups = []
-    for device in sorted({device_of(r) for r in found}):
-        for (case, lane, axes), runs in compare.group(r for r in found if device_of(r) == device).items():
-            groups.append(((case, f"{lane} on={device}" if device else lane, axes), runs))
-    return groups
+    """``compare.group``, but of one ``lane_of`` each."""
+    groups: dict[compare.Key, dict[int, Result]] = {}
+    for lane in sorted({lane_of(r) for r in found}):
+        for (case, _, axes), runs in compare.group(r for r in found if lane_of(r) == lane).items():
+            groups.setdefault((case, lane, axes), {}).update({r.seed: r for r in runs})
+    return [(key, [by_seed[s] for s in sorted(by_seed)]) for key, by_seed in groups.items()]
 
 
 def _read(path: Path) -> list[Result]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .. import axes as ax
 from ..results import Result
-from .collect import Cell, device_of
+from .collect import Cell, cpu_of, device_of
 
 
 def options(case: str, axes: Mapping[str, str]) -> list[str]:
@@ -22,7 +22,7 @@ def options(case: str, axes: Mapping[str, str]) -> list[str]:
 def run_command(result: Result, axes: Mapping[str, str]) -> str:
     """``wb run ...`` for one run. A build of its own is rebuilt from the revision in its ``meta``."""
     words = ["wb", "run", result.case]
-    lane, cpu = str(result.meta.get("lane", "exact")), result.meta.get("cpu")
+    lane, cpu = str(result.meta.get("lane", "exact")), cpu_of(result)
     if lane == "local":
         words += ["--dir", "DIRECTORY"]
     else:
@@ -30,8 +30,8 @@ def run_command(result: Result, axes: Mapping[str, str]) -> str:
     words += options(result.case, axes)
     if lane == "functional":
         words += ["--lane", "functional", *(["--on", device] if (device := device_of(result)) else [])]
-    if cpu:
-        words += ["--cpu", str(cpu)]
+    elif lane == "exact" and cpu:
+        words += ["--cpu", cpu]
     return shlex.join([*words, "--seed", str(result.seed)])
 
 

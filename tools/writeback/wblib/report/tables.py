@@ -49,7 +49,7 @@ def osm(data: Data, sources: Sources) -> Section:
     """Peaks of dirty memory."""
     about = paragraph("The import of an OpenStreetMap extract: under which limits stays dirty memory where it was "
                       "told to? ", "A peak near its limit is right; above 1.03 the limit does not hold.")
-    return Section("osm", "Dirty limits: published, stock, patched",
+    return Section("osm", "Dirty limits: published and ours",
                    join([about, _simple("dirty-limits", published.dirty_limits, data, sources)]))
 
 
@@ -57,7 +57,7 @@ def suse(data: Data, sources: Sources) -> Section:
     """dd at two ratios."""
     about = paragraph("SUSE's report (TID 7015931): a smaller dirty_ratio makes dd look slower. With fdatasync the "
                       "difference is gone: the disk did not get slower, dd had to wait earlier.")
-    return Section("suse", "Speed that dd reports: published, stock, patched",
+    return Section("suse", "Speed that dd reports: published and ours",
                    join([about, _simple("dirty-ratio-dd", published.dirty_ratio, data, sources)]))
 
 
@@ -87,7 +87,7 @@ def reads(data: Data, sources: Sources) -> Section:
                                    f"wb bench demo --kernel {' '.join(lacking)}")])
     about = paragraph("“High IO latency during writeback” (linux-block, 2017): ms until a 4-KiB read is done. "
                       "Ours come from a modelled disk: compare rows and ratios, not milliseconds.")
-    return Section("reads", "Read latency: published, stock, patched", join([about, body]))
+    return Section("reads", "Read latency: published and ours", join([about, body]))
 
 
 def ext4_section(data: Data, sources: Sources) -> Section:

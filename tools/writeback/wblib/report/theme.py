@@ -29,12 +29,12 @@ class Theme:
 
 
 LIGHT = Theme("light", "#ffffff", "#1a1a1a", "#d8d8d8", {
-    "stock": "#D55E00", "patched": "#0072B2", "tree": "#009E73", "idle": "#009E73", "direct": "#8a8a8a",
+    "stock": "#D55E00", "patched": "#0072B2", "tree": "#009E73", "idle": "#CC79A7", "direct": "#8a8a8a",
     "a": "#D55E00", "b": "#0072B2", "c": "#009E73", "d": "#CC79A7", "e": "#B8860B", "f": "#56B4E9", "g": "#555555",
     "band": "#000000",
 })
 DARK = Theme("dark", "#16181c", "#e6e6e6", "#3a3d43", {
-    "stock": "#FF8A3D", "patched": "#5AB4F0", "tree": "#33C79A", "idle": "#33C79A", "direct": "#9a9a9a",
+    "stock": "#FF8A3D", "patched": "#5AB4F0", "tree": "#33C79A", "idle": "#E79CC7", "direct": "#9a9a9a",
     "a": "#FF8A3D", "b": "#5AB4F0", "c": "#33C79A", "d": "#E79CC7", "e": "#E0B33A", "f": "#A5D8F7", "g": "#b5b5b5",
     "band": "#ffffff",
 })
