@@ -33,7 +33,7 @@ def test_a_cell_is_of_one_build_the_newest_that_has_it(tmp_path: Path) -> None:
     data = data_of(tmp_path)
     assert [(c.axes["disk"], c.build, len(c.runs)) for c in data.cells] == [
         ("fifo", "3333cccc", 2), ("nvme", "2222bbbb", 1)]
-    assert any("patched was built several times" in n and "3333cccc (1 cells)" in n for n in data.notes)
+    assert any("patched was built several times" in n and "3333cccc (1), 2222bbbb (1) cells" in n for n in data.notes)
     assert not any("built several" in n for n in data_of(tmp_path / "patched-3333cccc").notes)
 
 

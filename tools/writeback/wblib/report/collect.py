@@ -194,13 +194,15 @@ def sort(found: Sequence[Result]) -> Data:
     data.cells.sort(key=lambda c: (c.case, tuple(c.axes.values()), c.lane, _order(c.kernel)))
     for kernel, counts in used.items():
         if len(counts) > 1:
-            words = ", ".join(f"{build or 'unknown'} ({n} cells)" for build, n in counts.items())
+            words = ", ".join(f"{build or 'unknown'} ({n})" for build, n in counts.items())
             data.notes.append(f"{kernel} was built several times; each cell is of the newest build that has it: "
-                              f"{words}. Name one directory to see one build.")
+                              f"{words} cells. Name one directory to see one build.")
     mixed = [c for c in data.cells if len({r.meta.get("initrd_hash") for r in c.runs}) > 1]
     if mixed:
-        data.notes.append(f"{len(mixed)} cells hold seeds that ran with different versions of the guest's scripts "
-                          f"(first: {mixed[0].kernel}, {mixed[0].title}); 'wb bench' runs them again.")
+        data.notes.append("Seeds of one cell ran with different versions of the guest's scripts: "
+                          f"{mixed[0].kernel}, {mixed[0].title}"
+                          + (f", and {len(mixed) - 1} more" if len(mixed) > 1 else "")
+                          + ". 'wb run' or 'wb bench' runs what is old again.")
     for cell in data.cells:
         for run in cell.runs:
             if run.status in ("fail", "error"):
