@@ -22,6 +22,9 @@ check: deps ## everything that must hold (60 min fresh on 2 cores); last line: N
 deps: ## install what is missing (apt, and a Python venv in build/venv)
 	tools/writeback/install-deps
 
+report: deps ## all results as one static page with pictures: results/report/index.html
+	$(WB) report
+
 kernel: deps ## build the kernel K
 	$(WB) build --kernel $(K) --flavour $(FLAVOUR)
 
@@ -61,5 +64,5 @@ clean: ## remove results; kernels and downloads stay
 distclean: clean ## remove everything generated
 	rm -rf build
 
-.PHONY: help demo check deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
+.PHONY: help demo check report deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
 .DEFAULT_GOAL := help

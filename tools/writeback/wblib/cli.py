@@ -9,7 +9,8 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "check", "shell", "kernel", "series", "watch", "tune")
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "series", "watch",
+           "tune")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
@@ -17,6 +18,7 @@ examples:
   wb run read-latency --writer direct --json - the same, result as JSON on stdout
   wb bench reference --seeds 5                 a suite, five seeds each
   wb compare results/stock-* results/patched-* the A/B table
+  wb report                                    all results as one page with pictures
   wb shell                                     a shell in the test kernel
 every subcommand has its own --help with examples"""
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The whole page: head, parts, sources."""
+
+from pathlib import Path
+
+from . import blocktable, cdf, limits, pareto, pauses, sources, tables, timeline
+from .collect import Data
+from .markup import Html, bullets, join, paragraph, tag
+from .section import Section
+
+GENERATOR = "wb report"  # by which a directory is known to be a report's
+STYLE = Path(__file__).with_name("page.css")
+READING = (
+    "One instruction is one virtual nanosecond and the disk is a model: compare rows, kernels and ratios, not "
+    "microseconds with your hardware.",
+    "One run is one sample. A median has several seeds, ± is their interquartile range; without ± there is one seed.",
+    "1 MB is 10⁶ bytes; 1 MiB and 1 KiB are 2²⁰ and 2¹⁰.",
+    "Every figure is a link to the results it is the median of, and to the command that repeats them; each seed "
+    "repeats to the byte.",
+)
+
+
+def sections(data: Data, found: sources.Sources) -> list[Section]:
+    """All parts but the sources, in order."""
+    return [cdf.section(data, found), timeline.section(data, found), pareto.section(data, found),
+            blocktable.section(data, found), tables.reads(data, found), limits.section(data, found),
+            tables.osm(data, found), pauses.section(data, found), tables.suse(data, found),
+            tables.ext4_section(data, found)]
+
+
+def _kernels(data: Data) -> Html:
+    lines = []
+    for kernel in data.kernels:
+        mine = [c for c in data.cells if c.kernel == kernel]
+        releases = sorted({str(r.meta["release"]) for c in mine for r in c.runs if r.meta.get("release")})
+        builds = list(dict.fromkeys(c.build for c in mine if c.build))
+        runs = sum(len(c.runs) for c in mine)
+        which = f"{', '.join(releases)}" + (f", build {', '.join(builds)}" if builds else "")
+        lines.append(join([tag("b", kernel), f" {which}: {runs} runs in {len(mine)} cells"]))
+    return bullets(lines)
+
+
+def build(data: Data, title: str) -> tuple[str, list[Section], sources.Sources]:
+    """The page as text, its parts, and the sources whose JSON belongs beside it."""
+    found = sources.Sources()
+    short = blocktable.short(data, found)
+    parts = sections(data, found)
+    for cell in data.cells:
+        found.add(cell)
+    contents = tag("nav", tag("ul", *(tag("li", tag("a", s.title, href=f"#{s.ident}")) for s in parts),
+                              tag("li", tag("a", "Sources", href="#sources"))), aria_label="contents")
+    intro = [tag("h1", title), _kernels(data), short, bullets(READING)]
+    if data.notes:
+        intro.append(tag("details", tag("summary", f"Notes on these results: {len(data.notes)}"), bullets(data.notes)))
+    main = join([*intro, contents, *(tag("section", tag("h2", s.title), s.body, id=s.ident) for s in parts),
+                 tag("section", tag("h2", "Sources"), paragraph(
+                     "Every cell of the results: what ran, on which kernel, its JSON per seed, and the command. A "
+                     "kernel other than stock is built with 'wb build' at the revision named."),
+                     tag("div", sources.listing(found), class_="sources"), id="sources")], "\n")
+    return "\n".join([
+        "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta name="generator" content="{GENERATOR}">', '<link rel="icon" href="data:,">',
+        tag("title", title), f"<style>\n{STYLE.read_text()}</style>", "</head>",
+        f"<body>\n{tag('main', main)}\n</body>", "</html>", ""]), parts, found
+

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command that repeats a result."""
+
+import shlex
+from collections.abc import Mapping
+
+from .. import axes as ax
+from ..results import Result
+from .collect import Cell, cpu_of, device_of
+
+
+def options(case: str, axes: Mapping[str, str]) -> list[str]:
+    """The axes of a case as options of ``wb run``, those at their defaults left out."""
+    known = {a.name: a.default for a in ax.CASES[case].axes} if case in ax.CASES else {}
+    words: list[str] = []
+    for name, value in axes.items():
+        if known.get(name) != value:
+            words += [f"--{name}", value]
+    return words
+
+
+def run_command(result: Result, axes: Mapping[str, str]) -> str:
+    """``wb run ...`` for one run. A build of its own is rebuilt from the revision in its ``meta``."""
+    words = ["wb", "run", result.case]
+    lane, cpu = str(result.meta.get("lane", "exact")), cpu_of(result)
+    if lane == "local":
+        words += ["--dir", "DIRECTORY"]
+    else:
+        words += ["--kernel", result.kernel]
+    words += options(result.case, axes)
+    if lane == "functional":
+        words += ["--lane", "functional", *(["--on", device] if (device := device_of(result)) else [])]
+    elif lane == "exact" and cpu:
+        words += ["--cpu", cpu]
+    return shlex.join([*words, "--seed", str(result.seed)])
+
+
+def command(cell: Cell) -> str:
+    """``wb run ...`` for the seeds of a cell: one line of shell."""
+    one = run_command(cell.runs[0], cell.axes)
+    seeds = [str(r.seed) for r in cell.runs]
+    if len(seeds) == 1:
+        return one
+    return f"for s in {' '.join(seeds)}; do {one.rsplit(' ', 1)[0]} $s; done"

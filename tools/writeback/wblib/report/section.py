@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a part of the page is made of."""
+
+import base64
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .collect import Data
+from .markup import Html, Text, missing, tag
+from .theme import DPI, WIDTH_IN, Drawn
+
+
+@dataclass
+class Section:
+    """One part: a heading and its body. ident: of the heading's anchor; pictures: those in the body."""
+
+    ident: str
+    title: str
+    body: Html
+    pictures: list[Drawn] = field(default_factory=list)
+
+
+def lacking_runs(case: str, there: Iterable[str], data: Data, axes: Sequence[str] = (), what: str = "") -> Html:
+    """The commands that run ``case`` with ``axes`` on the kernels that are not ``there``; nothing if all are."""
+    lacking = [k for k in data.expected if k not in there]
+    if not lacking:
+        return Html("")
+    return missing(f"No run of {case} on {' and '.join(lacking)}{what} is among the results. This makes one:",
+                   *(shlex.join(["wb", "run", case, "--kernel", k, *axes]) for k in lacking))
+
+
+def _inline(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
+def _height(picture: Drawn) -> str:
+    """Of the PNG, whose header has it: so that the page does not jump while it loads."""
+    return str(round(int.from_bytes(picture.png[20:24]) * WIDTH_IN * 100 / (WIDTH_IN * DPI)))
+
+
+def shown(picture: Drawn, caption: Text) -> Html:
+    """A picture in the page, of the scheme that the browser asks for, with links to its files."""
+    image = tag("picture",
+                Html(f'<source srcset="{_inline(picture.dark)}" media="(prefers-color-scheme: dark)">'),
+                Html(str(tag("img", src=_inline(picture.svg), alt=picture.alt, width=str(round(WIDTH_IN * 100)),
+                             height=_height(picture))).removesuffix("</img>")))
+    files = tag("span", tag("a", "SVG", href=f"figures/{picture.name}.svg"), " ",
+                tag("a", "PNG", href=f"figures/{picture.name}.png"), class_="files")
+    return tag("figure", image, tag("figcaption", caption, " ", files))
