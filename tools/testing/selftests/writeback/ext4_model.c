@@ -34,7 +34,7 @@
 #define FILES		3
 /* Room for several allocations ahead, small enough to compare often. */
 #define MAX_SIZE	(6 << 20)
-#define MAX_WRITE	(1 << 20)
+#define MAX_WRITE	1048576
 #define PAGE		4096
 
 struct file {
