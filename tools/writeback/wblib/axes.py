@@ -241,6 +241,13 @@ _CASES = (
         needs_series=True,
     ),
     Case(
+        "dirty-stress",
+        "limits of dirty memory, cgroups, memory and devices changed at random under load",
+        "none: looks for hangs, splats, lost data and counters that go backwards",
+        (Axis("runtime", "20", "seconds of changes under load", (), 1, 9999, "s"),),
+        wall_s=60,
+    ),
+    Case(
         "wbdisk",
         "the modelled disk itself: attributes, timing, faults, power cut, removal in use",
         "none: tests the test module",

@@ -17,6 +17,9 @@
 # of a loop disk that stays when the other disks go: what it held is never given
 # back.
 
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=lib-dirty.sh
@@ -130,7 +133,6 @@ function test_share() {
 	drop_file "$MNT/file"
 	bdi_set strict_limit 1
 	(while dd if=/dev/zero of=/mnt/busy/file bs=1M count=600 conv=notrunc status=none; do :; done) &
-	# shellcheck disable=SC2128 # it is no array
 	WRITER=$!
 	# Shares are of the last few periods of 3 s.
 	sleep 20

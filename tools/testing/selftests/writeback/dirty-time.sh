@@ -14,6 +14,9 @@
 # Where there is no such limit, stick, beside and groups measure without it, and
 # what they would check is skipped.
 
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=lib-dirty.sh
@@ -230,7 +233,6 @@ function test_step() {
 	throttle_trace_clear
 	sampler_start "$csv"
 	dd if=/dev/zero of="$MNT/file" bs=1M count=8192 status=none &
-	# shellcheck disable=SC2128 # it is no array
 	WRITER=$!
 	sleep 6
 	before=$(dirty_bytes)
@@ -281,7 +283,6 @@ function test_beside() {
 		solo=$TOOK
 		drop_file "$MNT/solo"
 		dd if=/dev/zero of=/mnt/stick/file bs=1M count=8192 status=none &
-		# shellcheck disable=SC2128 # it is no array
 		WRITER=$!
 		sleep 10
 		write_file "$FAST_MIB" "$MNT/beside"
@@ -344,8 +345,7 @@ function groups() {
 	other_disk "groups$1" fifo link_mbps=$GROUPS_MBPS
 	cgroup_create "noisy$1" $((768 * MIB))
 	cgroup_create "light$1" $((512 * MIB))
-	cgroup_run "noisy$1" dd if=/dev/zero of="$MNT/noisy" bs=1M count=8192 status=none &
-	# shellcheck disable=SC2128 # it is no array
+	cgroup_exec "noisy$1" dd if=/dev/zero of="$MNT/noisy" bs=1M count=8192 status=none &
 	WRITER=$!
 	sleep 10
 	throttle_trace_clear

@@ -29,6 +29,11 @@ function cgroup_run() {
 	(echo "$BASHPID" > "$CGROUPS/wb-$name/cgroup.procs" && "$@")
 }
 
+# cgroup_exec(name, cmd...) - the same for a background job: "$!" is the command's
+function cgroup_exec() {
+	echo "$BASHPID" > "$CGROUPS/wb-$1/cgroup.procs" && exec "${@:2}"
+}
+
 # cgroup_stat(name, key) - from memory.stat; empty if there is no such line
 function cgroup_stat() {
 	awk -v key="$2" '$1 == key { print $2 }' "$CGROUPS/wb-$1/memory.stat"
