@@ -34,16 +34,19 @@ opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
 opt_disk fifo
 opt_parse "Apparent and real speed of dd with vm.dirty_ratio 40 and 20." "$@"
 
-declare -A SECONDS_OF THROTTLED_MS SLEEPS
+declare -A SECONDS_OF THROTTLED_MS SLEEPS COUNTED_US
 
-# run_dd(label, [conv]) - write MIB into the page cache; SECONDS_OF[label], THROTTLED_MS[label]
+# run_dd(label, [conv]) - write MIB into the page cache; SECONDS_OF[label],
+# THROTTLED_MS[label], and COUNTED_US[label] if the kernel counts such sleeps
 function run_dd() {
-	local label=$1 log=$WB_OUT/dd_$1.log
+	local label=$1 log=$WB_OUT/dd_$1.log before
 	drop_file "$MNT/file"
 	throttle_trace_clear
 	sampler_start "$WB_OUT/dirty_$label.csv"
+	before=$(throttled_us /proc/vmstat)
 	dd if=/dev/zero of="$MNT/file" bs=1M count="$MIB" ${2:+conv="$2"} 2> "$log" ||
 		die "dd: $(tail -n 1 "$log")"
+	COUNTED_US[$label]=${before:+$(($(throttled_us /proc/vmstat) - before))}
 	sampler_stop
 	SECONDS_OF[$label]=$(dd_rate "$log" | awk '{ print $2 }')
 	read -r "THROTTLED_MS[$label]" "SLEEPS[$label]" \
@@ -112,7 +115,7 @@ throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_p
 [ "$(($(stat -f -c '%a * %S' "$MNT")))" -gt $((BYTES + BYTES / 8)) ] ||
 	skip_all "needs $((MIB + MIB / 8)) MiB below $MNT"
 
-ktap_set_plan 7
+ktap_set_plan 9
 measure
 derive
 row 40
@@ -133,10 +136,20 @@ if holds "$F20 < $REST && $REST < $F40"; then
 	late=$(calc "${SECONDS_OF[20]} - $T_FREE")
 	check "ratio 20: dd sleeps as long as it is late" holds \
 		"${SLEEPS[20]} > 0 && abs($late - ${THROTTLED_MS[20]} / 1e3) <= $SLACK * $late + ${SLEEPS[20]} * $TICK_S"
+	if [ -n "${COUNTED_US[20]}" ]; then
+		metric counted_s_20 "$(calc "${COUNTED_US[20]} / 1e6")" s
+		check "ratio 40: the kernel counts no sleep" [ "${COUNTED_US[40]}" -eq 0 ]
+		check "ratio 20: the kernel counts what dd is late" \
+			holds "abs($late - ${COUNTED_US[20]} / 1e6) <= $SLACK * $late"
+	else
+		skip_test "ratio 40: the kernel counts no sleep" "/proc/vmstat has no dirty_throttle_us"
+		skip_test "ratio 20: the kernel counts what dd is late" "/proc/vmstat has no dirty_throttle_us"
+	fi
 else
 	for name in "ratio 40: dd runs at the speed of memory" "ratio 20: dd is slowed as much as derived" \
 		    "ratio 40 looks faster than ratio 20" "ratio 40: dd never sleeps for dirty pages" \
-		    "ratio 20: dd sleeps as long as it is late"; do
+		    "ratio 20: dd sleeps as long as it is late" "ratio 40: the kernel counts no sleep" \
+		    "ratio 20: the kernel counts what dd is late"; do
 		skip_test "$name" "disk speed $R MB/s does not fit memory speed $M MB/s"
 	done
 fi

@@ -117,3 +117,22 @@ function drop_file() {
 	sync
 	echo 1 > "$VM/drop_caches"
 }
+
+# throttled_us(source) - what the kernel has counted of sleeps for dirty memory so
+# far, in microseconds; nothing if it does not count them
+#	source - a file of "name value" lines (/proc/vmstat, memory.stat) or
+#		"name: value" lines (/proc/PID/io)
+function throttled_us() {
+	awk '$1 == "dirty_throttle_us" || $1 == "dirty_throttle_us:" { print $2 }' "$1"
+}
+
+# longest_block(file) - longest time in ms that one call of balance_dirty_pages()
+# held a writer, from the events that throttle_trace_sum() left
+function longest_block() {
+	awk 'match($0, / paused=[0-9]+ pause=[0-9]+/) {
+			split(substr($0, RSTART, RLENGTH), word, /[ =]/)
+			ms = word[3] + word[5]
+			if (ms > max) max = ms
+		}
+		END { print max + 0 }' "$1"
+}

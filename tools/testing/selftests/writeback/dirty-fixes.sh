@@ -1,0 +1,251 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Defects of the limits of dirty memory, each shown on a kernel that has it:
+#	bytes	max_bytes and min_bytes of a device do not stay the bytes that were
+#		asked for, and are refused above the present dirty threshold
+#	share	a device with strict_limit that wrote nothing of late has a share
+#		of 0 beside a busy one: its writer waits for every few pages
+#	start	background writeback of such a device does not start at its own
+#		background threshold
+#	speed	a new cgroup's bandwidth starts at 100 MB/s on whatever device
+#	trace	balance_dirty_pages shows the global limit for a cgroup's writer
+#	zero	with vm.dirty_ratio=0, a write to max_bytes divides by zero
+#
+# The last one is an Oops where the defect is there, which the kernel may be told
+# to survive (--oops=0 leaves it out).  A process of its own writes, to the device
+# of a loop disk that stays when the other disks go: what it held is never given
+# back.
+
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-dirty.sh
+. "$WB_DIR/lib-dirty.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
+
+readonly MIB=1048576
+readonly BUSY_MBPS=400 SLOW_MBPS=20	# speeds of the disks
+readonly CAP=$((32 * MIB))		# max_bytes: more than a second of the slow disk
+# A limit may be exceeded by what two samples and the largest folios let through.
+readonly CAP_SLACK=1.1
+readonly COLD_MIB=24			# written to the cold disk
+# What the disk itself needs; the writer leaves more than half of it in memory.
+COLD_SECONDS=$(calc "$COLD_MIB * 1.048576 / $SLOW_MBPS")
+readonly COLD_SECONDS
+readonly FACTOR=2			# of two estimates of the same speed
+
+opt_add oops 1 '0|1' "divide by zero, if the kernel does; it is killed then unless it survives an Oops"
+opt_parse "Fixes of dirty limits: bytes of a device, strict limits, cgroups, trace, division by zero." "$@"
+OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
+
+# ---- bytes -----------------------------------------------------------------
+
+# refused(attribute, value) - is it, and does the old value stay?
+function refused() {
+	local before
+	before=$(bdi_get "$1")
+	if bdi_set "$1" "$2"; then
+		note "$1: '$2' was accepted"
+	elif [ "$(bdi_get "$1")" != "$before" ]; then
+		note "$1: '$2' changed $before to $(bdi_get "$1")"
+	else
+		return 0
+	fi
+	return 1
+}
+
+function refused_all() {
+	local value
+	for value in -1 18446744073709551616 99999999999999999999 text "" 1.5 "$(($(mem_total) * 2))"; do
+		refused "$1" "$value" || return
+	done
+}
+
+# stays(attribute, bytes) - is it what was asked for?
+function stays() {
+	local now
+	now=$(bdi_get "$1")
+	[ "$now" = "$2" ] && return
+	note "$1 is $now, not $2 (dirty_ratio $(< $VM/dirty_ratio), threshold $(vmstat nr_dirty_threshold) pages)"
+	return 1
+}
+
+# peak(MiB) - largest amount of dirty memory, in bytes, while dd writes so much
+function peak() {
+	local csv=$WB_OUT/peak_$1_$RANDOM.csv
+	declare -A S=()
+	drop_file "$MNT/file"
+	sampler_start "$csv"
+	dd if=/dev/zero of="$MNT/file" bs=1M count="$1" status=none || die "dd failed"
+	sampler_stop
+	sampler_summary "$csv" S
+	PEAK=$((S[dirty] * PAGE))
+}
+
+function test_bytes() {
+	local knob high ratio
+	set_limits ratio 10 20
+	high=$((AVAIL / 2 / PAGE * PAGE))
+	for knob in max_bytes min_bytes; do
+		check "$knob: half of dirtyable memory is accepted and shown" \
+			eval "bdi_set $knob $high && stays $knob $high"
+		check "$knob: bad values are refused, the old one stays" refused_all "$knob"
+		bdi_set max_ratio 100
+		bdi_set min_ratio 0
+	done
+
+	bdi_set max_bytes "$CAP"
+	set_limits ratio 20 40
+	check "max_bytes stays what it is when dirty_ratio changes" stays max_bytes "$CAP"
+	bdi_set max_bytes "$CAP"
+	dd if=/dev/zero of=/dev/shm/fill bs=1M count=$((AVAIL / 3 / MIB)) status=none
+	check "max_bytes stays what it is when memory is taken" stays max_bytes "$CAP"
+	rm /dev/shm/fill
+
+	# In force, too: the same bytes at half and at the present threshold.
+	bdi_set strict_limit 1
+	for ratio in 20 40; do
+		set_limits ratio $((ratio / 2)) "$ratio"
+		[ "$ratio" != 20 ] || bdi_set max_bytes "$CAP"
+		peak $((3 * CAP / MIB))
+		metric "max_dirty_max_bytes_$ratio" "$PEAK" bytes
+		check "max_bytes holds with dirty_ratio $ratio" holds "$PEAK <= $CAP * $CAP_SLACK + $SLACK_PAGES * $PAGE"
+	done
+	bdi_set max_ratio 100
+	ratio=$(bdi_get max_ratio)
+	check "a ratio replaces the bytes" [ "$ratio" = 100 ]
+	bdi_set strict_limit 0
+}
+
+# ---- strict limits ---------------------------------------------------------
+
+function test_share() {
+	local start end
+	if ! wbdisk_create busy fifo "link_mbps=$BUSY_MBPS" "seed=${OPT[seed]}" ||
+	   ! mkfs_mount xfs /dev/wbd-busy /mnt/busy nouuid; then
+		die "no second disk"
+	fi
+	set_limits ratio 10 20
+	drop_file "$MNT/file"
+	bdi_set strict_limit 1
+	(while dd if=/dev/zero of=/mnt/busy/file bs=1M count=600 conv=notrunc status=none; do :; done) &
+	WRITER=$!
+	# Shares are of the last few periods of 3 s.
+	sleep 20
+	now_us start
+	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
+	now_us end
+	kill "$WRITER"
+	wait "$WRITER" 2> /dev/null
+	metric cold_strict_s "$(calc "($end - $start) / 1e6")" s
+	check "a cold device with strict_limit takes data beside a busy one" \
+		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
+	bdi_set strict_limit 0
+	umount_fs /mnt/busy
+	wbdisk_destroy busy
+}
+
+function test_start() {
+	local dirty
+	set_limits ratio 10 20
+	drop_file "$MNT/file"
+	bdi_set strict_limit 1
+	bdi_set max_bytes $((2 * CAP))
+	# A share to begin with, of a disk that is alone.
+	dd if=/dev/zero of="$MNT/file" bs=1M count=$((2 * CAP / MIB)) conv=fsync status=none
+	drop_file "$MNT/file"
+	# Above the background threshold of half, below the freerun ceiling of 3/4.
+	dd if=/dev/zero of="$MNT/file" bs=64k count=$((CAP * 5 / 4 / 65536)) status=none
+	sleep 2
+	dirty=$(awk '$1 == "Dirty:" { print $2 * 1024 }' /proc/meminfo)
+	metric dirty_above_background "$dirty" bytes
+	check "background writeback starts at the device's own threshold" \
+		holds "$dirty <= $CAP + $SLACK_PAGES * $PAGE"
+	bdi_set max_ratio 100
+	bdi_set strict_limit 0
+}
+
+# ---- cgroups ---------------------------------------------------------------
+
+function test_speed() {
+	local own device
+	set_limits ratio 10 20
+	# As long as the estimate needs to come down from 100 MB/s.
+	dd if=/dev/zero of="$MNT/file" bs=1M count=$((SLOW_MBPS * 15)) conv=fsync status=none
+	device=$(bdi_debug wb_stats | awk '$1 == "WbWriteBandwidth:" { print $2; exit }')
+	cgroup_create speed
+	cgroup_run speed dd if=/dev/zero of="$MNT/cgroup" bs=4k count=1 status=none
+	own=$(cgroup_wb speed WbWriteBandwidth)
+	metric cgroup_start_bw "${own:-none}" kB/s
+	metric device_bw "$device" kB/s
+	check "a new cgroup's bandwidth starts from its device's" \
+		holds "${own:-0} <= $device * $FACTOR && ${own:-0} >= $device / $FACTOR"
+}
+
+function test_trace() {
+	local max=$((192 * MIB)) limit
+	set_limits ratio 10 20
+	throttle_trace_start || { skip_test "the trace shows the cgroup's limit" "no tracepoint"; return; }
+	cgroup_create trace "$max"
+	throttle_trace_clear
+	cgroup_run trace dd if=/dev/zero of="$MNT/cgroup" bs=1M count=160 status=none
+	throttle_trace_sum "$WB_OUT/throttle_cgroup.txt" > /dev/null
+	limit=$(awk -v ino="$(stat -c %i "$CGROUPS/wb-trace")" '
+		$0 ~ "cgroup_ino=" ino "$" && match($0, / limit=[0-9]+/) {
+			v = substr($0, RSTART + 7, RLENGTH - 7)
+			if (v > max) max = v
+		}
+		END { print max + 0 }' "$WB_OUT/throttle_cgroup.txt")
+	metric trace_cgroup_limit "$((limit * PAGE))" bytes
+	check "the trace shows the cgroup's limit" holds "$limit > 0 && $limit * $PAGE <= $max"
+}
+
+# ---- division by zero ------------------------------------------------------
+
+function test_zero() {
+	local panic=/proc/sys/kernel/panic_on_oops bdi=/sys/block/loop7/bdi status
+	local name="max_bytes with vm.dirty_ratio=0 does not divide by zero"
+	[ "${OPT[oops]}" = 1 ] || { skip_test "$name" "--oops=0"; return; }
+	[ -e "$bdi/max_bytes" ] || bdi=$(find /sys/class/bdi/ -name '7:*' | head -n 1)
+	[ -e "$bdi/max_bytes" ] || { skip_test "$name" "no loop device"; return; }
+	set_value "$panic" 0
+	set_dirty background_ratio 0
+	set_dirty ratio 0
+	for knob in min_bytes max_bytes; do
+		# Killed by the Oops, the shell returns 137.
+		bash -c "echo 1048576 > $bdi/$knob" 2> /dev/null
+		status=$?
+		if ((status > 128)); then
+			note "the writer of $knob was killed: status $status"
+			check "$name" false
+			return
+		fi
+	done
+	check "$name" true
+	echo 0 > "$bdi/min_ratio"
+	echo 100 > "$bdi/max_ratio"
+	set_limits ratio 10 20
+}
+
+wb_begin awk dd
+[ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
+need_wbdisk
+cgroups_check
+disk_setup xfs "" "link_mbps=$SLOW_MBPS"
+dirtyable AVAIL
+ktap_set_plan 15
+# Only the limits write data back: it is too young for the periodic flusher.
+set_dirty expire_centisecs 360000
+test_bytes
+test_start
+test_share
+test_speed
+test_trace
+disk_teardown
+test_zero
+check_dmesg
+ktap_finished

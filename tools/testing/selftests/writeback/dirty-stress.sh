@@ -1,0 +1,183 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Everything that limits dirty memory changed at random under load: vm.dirty_*, the
+# limits of two devices, cgroups that come and go, memory that is taken, and in the
+# end a device that is removed in use.  Looks for hangs, splats, lost data and
+# counters that go backwards.
+
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-dirty.sh
+. "$WB_DIR/lib-dirty.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
+
+readonly MIB=1048576
+readonly DISKS=(slow fast) SPEED=(20 300)	# MB/s
+readonly FILE_MIB=48
+# A writer that is throttled by a limit of 16 MiB on the slow disk needs seconds.
+readonly END_S=120
+
+opt_add runtime 20 '[0-9]{1,4}' "seconds of changes under load"
+opt_parse "Limits of dirty memory changed at random under load." "$@"
+OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
+
+# pick(words...) - one of them
+function pick() {
+	local words=("$@")
+	PICKED=${words[RANDOM % ${#words[@]}]}
+}
+
+# try(file, values...) - write one of them, which may be refused
+function try() {
+	local file=$1
+	shift
+	pick "$@"
+	[ ! -e "$file" ] || { echo "$PICKED" > "$file"; } 2> /dev/null
+	CHANGES=$((CHANGES + 1))
+}
+
+function change() {
+	local bdi
+	bdi=$(bdi_dir "wbd-${DISKS[RANDOM % 2]}")
+	case $((RANDOM % 10)) in
+	0) try $VM/dirty_ratio 0 1 5 20 60 100 ;;
+	1) try $VM/dirty_background_ratio 0 1 10 50 ;;
+	2) try $VM/dirty_bytes 8192 $MIB $((64 * MIB)) $((4096 * MIB)) ;;
+	3) try $VM/dirty_drain_ms 0 1 100 3000 2147483647 -1 ;;
+	4) try "$bdi/max_drain_ms" 0 1 500 default 2147483647 text ;;
+	5) try "$bdi/max_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
+	6) try "$bdi/min_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
+	7) try "$bdi/max_ratio" 0 1 50 100 ;;
+	8) try "$bdi/strict_limit" 0 1 ;;
+	9) try $VM/dirty_expire_centisecs 1 100 3000 ;;
+	esac
+}
+
+# writer(disk, group) - write, sync and compare a file until the end
+function writer() {
+	local file=/mnt/$1/$2 n=0
+	while [ ! -e "$WB_OUT/stop" ]; do
+		dd if="$WB_OUT/pattern" of="$file" bs=64k status=none || return
+		((n++ % 4)) || sync "$file"
+		cmp -s "$WB_OUT/pattern" "$file" || { echo "$file" >> "$WB_OUT/lost"; return; }
+	done
+}
+
+# churn() - cgroups that live for one small file
+function churn() {
+	local n=0 dir disk
+	while [ ! -e "$WB_OUT/stop" ]; do
+		dir=$CGROUPS/wb-churn-$((n++ % 4))
+		disk=${DISKS[n % 2]}
+		mkdir "$dir" 2> /dev/null && echo $((64 * MIB)) > "$dir/memory.max"
+		(echo "$BASHPID" > "$dir/cgroup.procs"
+		 dd if=/dev/zero of="/mnt/$disk/churn" bs=64k count=64 status=none) 2> /dev/null
+		rmdir "$dir" 2> /dev/null
+		echo "$n" > "$WB_OUT/churned"
+	done
+}
+
+# pressure() - memory that is taken and given back
+function pressure() {
+	while [ ! -e "$WB_OUT/stop" ]; do
+		dd if=/dev/zero of=/dev/shm/fill bs=1M count=$((AVAIL / 2 / MIB)) status=none
+		sleep 1
+		rm -f /dev/shm/fill
+		sleep 1
+	done
+}
+
+# counters() - all that only ever grow, one line
+function counters() {
+	local disk
+	awk '/^dirty_throttle/ { printf "%s ", $2 }' /proc/vmstat
+	for disk in "${DISKS[@]}"; do
+		cat "$(bdi_dir "wbd-$disk")"/dirty_throttle* 2> /dev/null
+	done | paste -sd ' '
+}
+
+# grown(before, after) - is none of the counters smaller?
+function grown() {
+	local before after i
+	read -ra before <<< "$1"
+	read -ra after <<< "$2"
+	for ((i = 0; i < ${#before[@]}; i++)); do
+		((after[i] >= before[i])) || return
+	done
+}
+
+# ended(pids...) - are these tasks gone, or go they in time?
+function ended() {
+	local i
+	for ((i = 0; i < END_S * 5; i++)); do
+		kill -0 "$@" 2> /dev/null || return 0
+		sleep .2
+	done
+	note "still there: $(ps -o pid,stat,wchan,args -p "$(IFS=,; echo "$*")" 2> /dev/null | tail -n +2)"
+	return 1
+}
+
+wb_begin awk dd cmp paste
+need_wbdisk
+cgroups_check
+dirtyable AVAIL
+set_value $VM/dirty_drain_ms 0
+for i in 0 1; do
+	if ! wbdisk_create "${DISKS[i]}" fifo "link_mbps=${SPEED[i]}" "seed=${OPT[seed]}" ||
+	   ! mkfs_mount ext4 "/dev/wbd-${DISKS[i]}" "/mnt/${DISKS[i]}"; then
+		skip_all "cannot make the disk ${DISKS[i]}"
+	fi
+done
+ktap_set_plan 5
+RANDOM=${OPT[seed]} CHANGES=0
+yes "dirty memory" | head -c $((FILE_MIB * MIB)) > "$WB_OUT/pattern"
+tasks=()
+for group in a b; do
+	for disk in "${DISKS[@]}"; do
+		writer "$disk" "$group" &
+		tasks+=("$!")
+	done
+done
+churn &
+tasks+=("$!")
+pressure &
+tasks+=("$!")
+
+end=$((SECONDS + OPT[runtime]))
+last=$(counters)
+backwards=0
+while ((SECONDS < end)); do
+	change
+	sleep .05
+	now=$(counters)
+	grown "$last" "$now" || { backwards=$((backwards + 1)); note "'$last' became '$now'"; }
+	last=$now
+done
+touch "$WB_OUT/stop"
+restore_dirty
+for disk in "${DISKS[@]}"; do
+	bdi_set strict_limit 0 "wbd-$disk"
+	bdi_set max_ratio 100 "wbd-$disk"
+	wbdisk_set "$disk" link_mbps 1000
+done
+metric stress_changes "$CHANGES" count
+metric stress_cgroups "$(cat "$WB_OUT/churned")" count
+check "no task hangs" ended "${tasks[@]}"
+check "no data is lost" [ ! -e "$WB_OUT/lost" ]
+check "counters never go backwards" [ "$backwards" -eq 0 ]
+
+# Removal in use: the writer sees errors, nothing else happens.
+rm -f "$WB_OUT/stop"
+wbdisk_set slow link_mbps 20
+dd if=/dev/zero of=/mnt/slow/last bs=1M count=4096 status=none 2> /dev/null &
+last_writer=$!
+sleep 2
+wbdisk_set slow power 0
+check "a writer to a disk that is removed ends" ended "$last_writer"
+check_dmesg
+ktap_finished

@@ -1,0 +1,416 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The time limit of dirty data, vm.dirty_drain_ms and max_drain_ms of a device: at
+# most what the device drains in so many milliseconds.
+#	knobs	bad values are refused, the old one stays
+#	off	without a limit the thresholds are the same, to the page
+#	stick	2 GiB to a stick of 10 MB/s: how long does sync take at the end, how
+#		long is the writer held at a time?
+#	step	a disk that becomes twenty times slower in mid-write
+#	beside	a fast disk while the stick is written
+#	quiet	a minute of small fsyncs, then a burst
+#	groups	how long a light cgroup sleeps on account of a noisy one
+# Where there is no such limit, stick, beside and groups measure without it, and
+# what they would check is skipped.
+
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-dirty.sh
+. "$WB_DIR/lib-dirty.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
+
+readonly MIB=1048576
+readonly KNOB=$VM/dirty_drain_ms
+readonly PARTS="knobs off stick step beside quiet groups"
+
+readonly STICK_MS=3000 STICK_MIB=2048
+# The estimate is not exact, and metadata is written, too: a fifth.
+readonly SYNC_S=3.6
+# One sleep is at most 200 ms, and a tick or two until the task runs.
+readonly BLOCK_MS=250
+
+readonly STEP_FROM=200 STEP_TO=10	# MB/s
+# What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 6 s
+# without a writer; of 3 s it would take a minute however the kernel behaves.
+readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
+readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
+
+readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
+readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.9
+readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60
+
+opt_add part all "all|${PARTS// /|}" "one part, or all"
+opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
+opt_add mib "$STICK_MIB" '[0-9]{2,5}' "MiB written to the stick"
+opt_parse "Time limit of dirty data: thresholds, sync time, pauses, several devices and cgroups." "$@"
+OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
+
+# ---- helpers ---------------------------------------------------------------
+
+# other_disk(name, profile, [attribute=value...]) - mounted on /mnt/NAME
+function other_disk() {
+	local name=$1 options=
+	# Every file system made here has the same UUID.
+	[ "${OPT[fs]}" != xfs ] || options=nouuid
+	if ! wbdisk_create "$@" "seed=${OPT[seed]}" ||
+	   ! mkfs_mount "${OPT[fs]}" "/dev/wbd-$name" "/mnt/$name" "$options"; then
+		die "cannot make the disk $name"
+	fi
+	DISK_NAME=wbd-$name MNT=/mnt/$name
+}
+
+function drop_disk() {
+	umount_fs "/mnt/$1" && wbdisk_destroy "$1"
+}
+
+# limit(ms) - for all devices; 1 if the kernel knows of no such limit
+function limit() {
+	[ -e "$KNOB" ] && set_value "$KNOB" "$1"
+}
+
+# limited(description, cmd...) - a result that needs the limit
+function limited() {
+	if [ -e "$KNOB" ]; then
+		check "$@"
+	else
+		skip_test "$1" "no vm.dirty_drain_ms"
+	fi
+}
+
+# dirty_bytes() - dirty and under writeback now
+function dirty_bytes() {
+	echo $((($(vmstat nr_dirty) + $(vmstat nr_writeback)) * PAGE))
+}
+
+# write_file(MiB, file) - seconds it took are in TOOK, with DD_ARGS
+DD_ARGS=()
+function write_file() {
+	local start end
+	now_us start
+	dd if=/dev/zero of="$2" bs=1M count="$1" status=none "${DD_ARGS[@]}" || die "dd to $2 failed"
+	now_us end
+	TOOK=$(calc "($end - $start) / 1e6")
+}
+
+# sync_seconds() - TOOK
+function sync_seconds() {
+	local start end
+	now_us start
+	sync -f "$MNT"
+	now_us end
+	TOOK=$(calc "($end - $start) / 1e6")
+}
+
+# drain(key) - from the device's statistics
+function drain() {
+	bdi_debug stats | awk -v key="$1:" '$1 == key { print $2 }'
+}
+
+# ---- knobs, off ------------------------------------------------------------
+
+function test_knobs() {
+	local value knob file
+	other_disk knobs fifo link_mbps=$FAST_MBPS
+	for knob in "$KNOB" "$(bdi_dir)/max_drain_ms"; do
+		file=${knob##*/}
+		limited "$file takes a number" takes "$knob" 1500
+		limited "$file refuses bad values and keeps the old one" refuses "$knob"
+		limited "$file can be switched off" takes "$knob" 0
+	done
+	limited "max_drain_ms can be left to the system" takes "$(bdi_dir)/max_drain_ms" default
+	limited "bytes and ratio stay with a time limit" keeps_others
+	drop_disk knobs
+}
+
+# takes(file, value) - and is it shown?
+function takes() {
+	set_value "$1" "$2" && [ "$(< "$1")" = "$2" ] && return
+	note "$1: '$2' is '$(< "$1")'"
+	return 1
+}
+
+function refuses() {
+	local value
+	for value in -1 2147483648 4294967297 99999999999999999999 text 1.5 0x; do
+		if { echo "$value" > "$1"; } 2> /dev/null; then
+			note "$1: '$value' was accepted"
+			return 1
+		fi
+		[ "$(< "$1")" = 1500 ] && continue
+		note "$1: '$value' changed it to $(< "$1")"
+		return 1
+	done
+}
+
+function keeps_others() {
+	set_limits bytes $((64 * MIB)) $((128 * MIB))
+	limit 1000
+	[ "$(< $VM/dirty_bytes) $(< $VM/dirty_background_bytes)" = "$((128 * MIB)) $((64 * MIB))" ] || return
+	set_limits ratio 10 20
+	[ "$(< "$KNOB")" = 1000 ] && limit 0
+}
+
+# thresholds() - all that the kernel shows of them, from one state of memory
+function thresholds() {
+	echo "$(vmstat nr_dirty_threshold) $(vmstat nr_dirty_background_threshold) $(drain BdiDirtyThresh) $(drain DirtyThresh)"
+}
+
+function test_off() {
+	local off on again i same=1
+	other_disk off fifo link_mbps=$FAST_MBPS
+	# In bytes: a ratio follows free memory, from one line to the next.
+	set_limits bytes $((64 * MIB)) $((128 * MIB))
+	write_file 64 "$MNT/file"
+	sync
+	limit 0
+	off=$(thresholds)
+	for i in 100 3000; do
+		limit "$i"
+		on=$(thresholds)
+		limit 0
+		again=$(thresholds)
+		note "thresholds without '$off', with $i ms '$on', without '$again'"
+		[ "$off" = "$on" ] && [ "$off" = "$again" ] || same=0
+	done
+	limited "thresholds are the same with and without a limit" [ "$same" = 1 ]
+	set_limits ratio 10 20
+	drop_disk off
+}
+
+# ---- stick -----------------------------------------------------------------
+
+# stick(label) - write to the stick, sync
+function stick() {
+	local block dirty
+	throttle_trace_clear
+	write_file "${OPT[mib]}" "$MNT/$1"
+	dirty=$(dirty_bytes)
+	throttle_trace_sum "$WB_OUT/throttle_stick_$1.txt" > /dev/null
+	block=$(longest_block "$WB_OUT/throttle_stick_$1.txt")
+	WRITE_S=$TOOK
+	sync_seconds
+	metric "stick_dirty_$1" "$dirty" bytes
+	metric "stick_write_s_$1" "$WRITE_S" s
+	metric "stick_sync_s_$1" "$TOOK" s
+	metric "stick_block_ms_$1" "$block" ms
+	metric "stick_mbps_$1" "$(calc "${OPT[mib]} * $MIB / 1e6 / ($WRITE_S + $TOOK)")" MB/s
+	SYNC=$TOOK BLOCK=$block
+	rm "$MNT/$1"
+	sync
+}
+
+function test_stick() {
+	local off
+	other_disk stick usb-stick
+	set_limits ratio 10 20
+	limit "$STICK_MS" && stick on
+	limited "stick: sync takes no longer than the limit" holds "${SYNC:-0} <= $SYNC_S"
+	limited "stick: no writer is held longer than one pause" holds "${BLOCK:-0} <= $BLOCK_MS"
+	limit 0
+	drop_disk stick
+	other_disk stick usb-stick
+	stick off
+	drop_disk stick
+}
+
+# ---- step ------------------------------------------------------------------
+
+function test_step() {
+	local csv=$WB_OUT/dirty_step.csv start now before after first block
+	if [ ! -e "$KNOB" ]; then
+		skip_test "step: dirty memory is back below the limit" "no vm.dirty_drain_ms"
+		skip_test "step: the writer is not held" "no vm.dirty_drain_ms"
+		return
+	fi
+	other_disk step fifo link_mbps=$STEP_FROM
+	set_limits ratio 10 20
+	limit "$STEP_MS"
+	throttle_trace_clear
+	sampler_start "$csv"
+	dd if=/dev/zero of="$MNT/file" bs=1M count=8192 status=none &
+	WRITER=$!
+	sleep 6
+	before=$(dirty_bytes)
+	now_us start
+	wbdisk_set step link_mbps $STEP_TO
+	first=
+	while :; do
+		sleep .2
+		now_us now
+		after=$(dirty_bytes)
+		if ((after <= FLOOR + SLACK_PAGES * PAGE)); then
+			[ -n "$first" ] || first=$(calc "($now - $start) / 1e6")
+		fi
+		((now - start < 25000000)) || break
+	done
+	sampler_stop
+	throttle_trace_sum "$WB_OUT/throttle_step.txt" > /dev/null
+	block=$(longest_block "$WB_OUT/throttle_step.txt")
+	kill "$WRITER"
+	wait "$WRITER" 2> /dev/null
+	wbdisk_set step link_mbps 1000
+	metric step_dirty_before "$before" bytes
+	metric step_dirty_after "$after" bytes
+	metric step_s "${first:-25}" s
+	metric step_block_ms "$block" ms
+	note "estimate $(drain BdiDrainRate) kB/s, limit $(drain BdiDrainLimit) kB"
+	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
+	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
+	limit 0
+	drop_disk step
+}
+
+# ---- a fast disk beside the stick ------------------------------------------
+
+function test_beside() {
+	local solo label
+	set_limits ratio 10 20
+	for label in on off; do
+		if [ "$label" = on ]; then
+			limit "$STICK_MS" || continue
+		else
+			limit 0
+		fi
+		other_disk stick usb-stick
+		other_disk fast fifo link_mbps=$FAST_MBPS
+		DD_ARGS=(conv=fsync)
+		write_file "$FAST_MIB" "$MNT/solo"
+		solo=$TOOK
+		drop_file "$MNT/solo"
+		dd if=/dev/zero of=/mnt/stick/file bs=1M count=8192 status=none &
+		WRITER=$!
+		sleep 10
+		write_file "$FAST_MIB" "$MNT/beside"
+		DD_ARGS=()
+		kill "$WRITER"
+		wait "$WRITER" 2> /dev/null
+		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")" MB/s
+		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")" MB/s
+		[ "$label" = off ] || SHARE=$(calc "$solo / $TOOK")
+		wbdisk_set stick link_mbps 1000
+		drop_disk fast
+		drop_disk stick
+	done
+	limited "beside: the fast disk keeps its speed" holds "${SHARE:-0} >= $FAST_SHARE"
+}
+
+# ---- quiet -----------------------------------------------------------------
+
+function test_quiet() {
+	local i fresh before after unlimited
+	if [ ! -e "$KNOB" ]; then
+		skip_test "quiet: small fsyncs leave the estimate alone" "no vm.dirty_drain_ms"
+		skip_test "quiet: the burst is as fast as with a fresh estimate" "no vm.dirty_drain_ms"
+		return
+	fi
+	set_limits ratio 10 20
+	other_disk quiet fifo link_mbps=$FAST_MBPS
+	write_file "$BURST_MIB" "$MNT/file"
+	unlimited=$TOOK
+	drop_file "$MNT/file"
+	limit "$STICK_MS"
+	# A fresh estimate: of the file that was just written.
+	write_file "$BURST_MIB" "$MNT/file"
+	fresh=$TOOK
+	drop_file "$MNT/file"
+	before=$(drain BdiDrainRate)
+	for ((i = 0; i < QUIET_SYNCS; i++)); do
+		dd if=/dev/zero of="$MNT/log" bs=8k count=1 oflag=append conv=notrunc,fsync status=none
+		sleep "$QUIET_S"
+	done
+	after=$(drain BdiDrainRate)
+	write_file "$BURST_MIB" "$MNT/file"
+	metric quiet_rate_before "$before" kB/s
+	metric quiet_rate_after "$after" kB/s
+	metric burst_fresh_s "$fresh" s
+	metric burst_quiet_s "$TOOK" s
+	metric burst_unlimited_s "$unlimited" s
+	check "quiet: small fsyncs leave the estimate alone" holds "$before > 0 && abs($after / $before - 1) <= 0.1"
+	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
+	limit 0
+	drop_disk quiet
+}
+
+# ---- two cgroups -----------------------------------------------------------
+
+# groups(label) - SLEPT: ms that the light one slept, PEAK: most dirty memory
+function groups() {
+	local csv=$WB_OUT/dirty_groups_$1.csv i key before after
+	declare -A S=()
+	other_disk "groups$1" fifo link_mbps=$GROUPS_MBPS
+	cgroup_create "noisy$1" $((768 * MIB))
+	cgroup_create "light$1" $((512 * MIB))
+	cgroup_exec "noisy$1" dd if=/dev/zero of="$MNT/noisy" bs=1M count=8192 status=none &
+	WRITER=$!
+	sleep 10
+	throttle_trace_clear
+	sampler_start "$csv"
+	cgroup_run "light$1" light
+	sampler_stop
+	throttle_trace_sum "$WB_OUT/throttle_groups_$1.txt" > /dev/null
+	kill "$WRITER"
+	wait "$WRITER" 2> /dev/null
+	sampler_summary "$csv" S
+	SLEPT=$(awk -v ino="$(stat -c %i "$CGROUPS/wb-light$1")" '
+		$0 ~ "cgroup_ino=" ino "$" && match($0, / pause=[0-9]+/) {
+			ms += substr($0, RSTART + 7, RLENGTH - 7)
+		}
+		END { print ms + 0 }' "$WB_OUT/throttle_groups_$1.txt")
+	PEAK=$((S[dirty] * PAGE))
+	metric "light_slept_ms_$1" "$SLEPT" ms
+	metric "groups_max_dirty_$1" "$PEAK" bytes
+	for key in global cgroup device; do
+		after=$(cgroup_stat "light$1" "dirty_throttle_${key}_us")
+		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")" ms
+	done
+	wbdisk_set "groups$1" link_mbps 1000
+	drop_disk "groups$1"
+}
+
+# A program that logs: 1 MiB twice a second, a tenth of the disk.
+function light() {
+	local i
+	for ((i = 0; i < LIGHT_ROUNDS; i++)); do
+		dd if=/dev/zero of="$MNT/light" bs=64k count=16 oflag=append conv=notrunc status=none
+		sleep .5
+	done
+}
+
+function test_groups() {
+	local off
+	set_limits bytes $((GROUPS_LIMIT / 2)) "$GROUPS_LIMIT"
+	limit 0
+	groups off
+	off=$SLEPT
+	! limit "$GROUPS_MS" || groups on
+	limit 0
+	limited "groups: the light one sleeps less than half as long" holds "$SLEPT <= $off / 2"
+	limited "groups: dirty memory stays below the global limit" \
+		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
+	set_limits ratio 10 20
+}
+
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [beside]=1 [quiet]=2 [groups]=2)
+wb_begin awk dd
+[ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
+need_wbdisk
+cgroups_check
+throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+echo 16384 > "$TRACE_INSTANCE/buffer_size_kb"
+parts=${OPT[part]}
+[ "$parts" != all ] || parts=$PARTS
+total=1
+for part in $parts; do
+	total=$((total + ${RESULTS[$part]}))
+done
+ktap_set_plan "$total"
+for part in $parts; do
+	"test_$part"
+done
+check_dmesg
+ktap_finished
