@@ -275,8 +275,12 @@ def _bdi(case: Case) -> list[Advice]:
         return _bdi_off(case)
     want = min(case.held, now.limit)
     effect = (f"sync waits for at most {_seconds(case, want)} of drain after a copy instead of "
-              f"{_seconds(case, now.limit)}; the copy shows the disk's own speed")
+              f"{_seconds(case, now.limit)}; the copy shows the disk's own speed. {cite('unplug')}")
     formula = f"{case.measured.write_mbps:.1f} MB/s x {case.hold_s:g} s, not below {human(FLOOR)}"
+    if 0 < now.limit == want:
+        return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
+                       f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "
+                       f"{_seconds(case, now.limit)} already")]
     if bdi.max_drain_ms is not None:
         value = str(int(case.hold_s * 1000))
         return [Advice("bdi.max_drain_ms", bdi.file("max_drain_ms"), bdi.max_drain_ms,
@@ -286,10 +290,6 @@ def _bdi(case: Case) -> list[Advice]:
         return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
                        "this kernel has no max_bytes and strict_limit (6.3 has), or its dirty limit is 0, where 6.12 "
                        "divides by zero: nothing to set")]
-    if want == now.limit:
-        return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
-                       f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "
-                       f"{_seconds(case, now.limit)} already")]
     drift = "" if bdi.exact_bytes else \
         "; this kernel keeps it as a share of the dirty limit of now: set it again after changes of vm.dirty_*"
     return [
