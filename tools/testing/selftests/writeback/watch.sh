@@ -70,10 +70,10 @@ wb_begin fio jq awk dd python3
 [ -x "$WB" ] || skip_all "needs $WB: wb run watch"
 disk_check
 ktap_set_plan 12
-share_low=$SHARE_LOW limit=$((32 * MB)) memory=$((128 * MB)) slept_low=500
+share_low=$SHARE_LOW limit=$((32 * MB)) memory=$((128 * MB)) slept_low=500 live=4
 if [[ ${OPT[disk]} = dev:* ]]; then
 	# QEMU's disk is not much slower than dd there: little has to be too much.
-	share_low=1 limit=$((4 * MB)) memory=$((32 * MB)) slept_low=1
+	share_low=1 limit=$((4 * MB)) memory=$((32 * MB)) slept_low=1 live=20
 else
 	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
 fi
@@ -111,7 +111,7 @@ check "reads have percentiles" \
 	holds "$(of global "$device | .read.p50_us // 0") > 50 &&
 	       $(of global "$device | .read.max_us // 0") >= $(of global "$device | .read.p50_us // 0")"
 
-timeout -s INT 4 "$WB" watch --interval 1 > "$WB_OUT/live" 2>> "$WB_OUT/wb.err"
+timeout -s INT "$live" "$WB" watch --interval 1 > "$WB_OUT/live" 2>> "$WB_OUT/wb.err"
 note "interrupted: exit code $?"
 check "the live view reports, and ends at Ctrl-C" live_worked
 note_file "$WB_OUT/live"
