@@ -124,8 +124,9 @@ def _dirty_read_latency(case: Case) -> list[Advice]:
     now = case.facts.now
     return [_vm(case, "dirty_bytes", None,
                 f"the limit, {human(now.limit)}, is {_seconds(case, now.limit)} of this disk's drain. It decides how "
-                "long a burst of writeback lasts, not how long a read waits in it; and while a writer sleeps for it, "
-                "a stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c)")]
+                "long a burst of writeback lasts, not how long a read waits in it; while a writer sleeps for it, a "
+                "stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c). A lower one was measured to move "
+                f"the wait, not to end it: {cite('dirty_small')}")]
 
 
 def _dirty_throughput(case: Case) -> list[Advice]:
@@ -260,7 +261,7 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
                       f"{case.measured.write_mbps:.0f} MB/s {now} KiB take {now * 1024 / case.rate * 1e3:.2g} ms, "
                       f"{want} KiB {want * 1024 / case.rate * 1e3:.2g} ms. Drain of 2 ms / 16 in steps of 64 KiB "
                       "(Documentation/block/writeback-throttling.rst), not below the 128 that were measured",
-                      cite("max_sectors"))
+                      cite("database" if case.goal == "database" else "max_sectors"))
     return _queue(disk, "max_sectors_kb", now, None, f"not what this goal needs; measured: {cite('max_sectors')}")
 
 

@@ -70,10 +70,10 @@ wb_begin fio jq awk dd python3
 [ -x "$WB" ] || skip_all "needs $WB: wb run watch"
 disk_check
 ktap_set_plan 12
-share_low=$SHARE_LOW limit=$((32 * MB)) memory=$((128 * MB)) slept_low=500 live=4
+share_low=$SHARE_LOW limit=$((32 * MB)) slept_low=500 live=4
 if [[ ${OPT[disk]} = dev:* ]]; then
 	# QEMU's disk is not much slower than dd there: little has to be too much.
-	share_low=1 limit=$((4 * MB)) memory=$((32 * MB)) slept_low=1 live=20
+	share_low=1 limit=$((4 * MB)) slept_low=1 live=20
 else
 	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
 fi
@@ -149,7 +149,10 @@ if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
 	on_exit remove_cgroup
 	set_dirty ratio 20
 	set_dirty background_ratio 10
-	echo "$memory" > "$cgroup/memory.max"
+	echo $((128 * MB)) > "$cgroup/memory.max"
+	# Its writeback is charged to it, so this is the rate of its own drain.
+	[ "$DISK_KIND" = wbdisk ] ||
+		echo "$(< "/sys/block/$DISK_NAME/dev") wbps=$((LINK_MBPS * 1000000))" > "$cgroup/io.max"
 	(echo "$BASHPID" > "$cgroup/cgroup.procs" && exec dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null) &
 	WRITER=$!
 	sleep 4
