@@ -73,7 +73,7 @@ ktap_set_plan 12
 share_low=$SHARE_LOW limit=$((32 * MB)) slept_low=500 live=4
 if [[ ${OPT[disk]} = dev:* ]]; then
 	# QEMU's disk is not much slower than dd there: little has to be too much.
-	share_low=1 limit=$((4 * MB)) slept_low=1 live=20
+	share_low=0 limit=$((4 * MB)) slept_low=1 live=20
 else
 	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
 fi
