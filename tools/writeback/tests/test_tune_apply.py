@@ -178,3 +178,27 @@ def test_without_serial_number(kernel: Kernel) -> None:
     apply(kernel, "read-latency")
     assert 'KERNEL=="sda"' in kernel.read(UDEV_FILE)
     assert "check it after hardware changes" in kernel.read(UDEV_FILE)
+
+
+def test_a_scheduler_that_changes_wbt_when_it_comes_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.queue(rotational="1", wbt_lat_usec="75000")
+    before = kernel.everything()
+    apply(kernel, "read-latency")
+    assert kernel.read("/sys/devices/sda/queue/wbt_lat_usec") == "2000\n"
+    store = kernel.store
+
+    def resets(machine: Machine, file: str, value: str) -> None:
+        store(machine, file, value)
+        if file.endswith("scheduler"):
+            kernel.queue(wbt_lat_usec="2000")
+
+    monkeypatch.setattr(tune_apply, "_write", resets)
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
+def test_a_bdi_of_no_disk_gets_no_rule(kernel: Kernel) -> None:
+    (kernel.root / "sys/class/bdi/8:0").rename(kernel.root / "sys/class/bdi/8:1")
+    done = apply(kernel, "unplug", 20.0)
+    assert any("for now only" in line for line in done)
+    assert not (kernel.root / UDEV_FILE.lstrip("/")).exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, guest
+from wblib import axes, guest, runner
+from wblib.suites import Job
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +37,12 @@ def test_wb_runs_from_what_is_packed(tmp_path: Path) -> None:
 
 def test_who_needs_python() -> None:
     assert {c.name for c in axes.CASES.values() if c.python} == {"tune", "watch"}
+
+
+def test_each_job_runs_in_its_own_kind_of_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "prepare", lambda variant, options, *, python=False: f"{variant} {python}")
+    monkeypatch.setattr(runner, "_kept", lambda job, prepared, options: None)
+    monkeypatch.setattr(runner, "_run_one", lambda job, prepared, options, progress: (job.case, prepared))
+    jobs = [Job(case, {}, 1, kernel) for kernel in ("stock", "patched") for case in ("wbdisk", "tune", "watch")]
+    assert runner.run_many(jobs, parallel=1) == [
+        (j.case, f"{j.kernel} {j.case != 'wbdisk'}") for j in jobs]

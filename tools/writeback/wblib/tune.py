@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import signal
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ examples:
   wb tune /srv --apply                      as root: set it, now and for the next boot
   wb tune --undo                            as root: every value and file as it was
 goals:
-""" + "".join(f"  {name:13} {text}; holds {HOLD_S[name]:g} s of drain\n" for name, text in GOALS.items()) + """\
+""" + "".join(
+    f"  {name:13} {text}" + (f"; {HOLD_S[name]:g} s of drain" if name in HOLD_S else "") + "\n"
+    for name, text in GOALS.items()) + """\
 The measurement writes one file below DIR, at most twice --max-mib, and removes it,
 also on Ctrl-C.  Rates are MB/s of 10^6 bytes.  Each line says what its value is
 from: a formula with what was measured here, or a measurement of the rig.
@@ -58,7 +61,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("dir", metavar="DIR", nargs="?", help="a directory on the disk to tune")
     p.add_argument("--goal", choices=tuple(GOALS), default="read-latency", help="what matters (default read-latency)")
     p.add_argument("--hold-seconds", type=_positive, metavar="S",
-                   help="dirty data the disk may hold, in seconds of its drain (default: the goal's, below)")
+                   help="dirty data the disk may hold, in seconds of its drain (default: the goal's, below; "
+                   "read-latency has none)")
     p.add_argument("--max-mib", type=_mib, default=256, metavar="MIB",
                    help="size of the file written, and at most a tenth of the free space (16..1048576, default 256)")
     p.add_argument("--max-seconds", type=_positive, default=30.0, metavar="S",
@@ -90,6 +94,12 @@ def load_measured(path: Path) -> Measured:
     return found
 
 
+def _wrapped(head: str, text: str) -> str:
+    """A paragraph below a setting."""
+    return textwrap.fill(text, 79, initial_indent=f"      {head:8}", subsequent_indent=" " * 14,
+                         break_long_words=False, break_on_hyphens=False)
+
+
 def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) -> str:
     """The recommendation for a reader."""
     m = measured
@@ -108,9 +118,9 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
     ]
     for a in advice:
         lines.append(f"  {a.key}: " + (f"{a.current} -> {a.value}" if a.value is not None else f"keep {a.current}"))
-        lines.append(f"      why     {a.reason}")
+        lines.append(_wrapped("why", a.reason))
         if a.value is not None and a.effect:
-            lines.append(f"      expect  {a.effect}")
+            lines.append(_wrapped("expect", a.effect))
     if all(a.value is None for a in advice):
         lines.append("  nothing to change for this goal")
     return "\n".join(lines)

@@ -188,6 +188,8 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
             if text:
                 _replace(machine.path(file), text)
                 done.append(f"{file}: written")
+        if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in texts[UDEV_FILE]:
+            done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
     except BaseException as exc:
         problems = undo(machine)[1]
         why = "; not restored: " + ", ".join(problems) if problems else "; every value is as it was"
@@ -204,6 +206,15 @@ def _content(machine: Machine, file: str) -> str | None:
         return None
 
 
+def _try_restore(machine: Machine, file: str, value: str) -> bool:
+    try:
+        if machine.exists(file):
+            _restore(machine, file, value)
+    except OSError:
+        return False
+    return True
+
+
 def undo(machine: Machine) -> tuple[list[str], list[str]]:
     """Restore every value and file of the backup, the last change first; returns what was done, and what failed.
 
@@ -215,15 +226,12 @@ def undo(machine: Machine) -> tuple[list[str], list[str]]:
         raise WbError(f"no {BACKUP}: nothing was applied, or it was undone")
     done, failed = [], []
     for file, value in reversed(backup.values):
+        _try_restore(machine, file, value)
+    # One value may have changed another, as a scheduler does with wbt: look at all of them now.
+    for file, value in backup.values:
         if not machine.exists(file):
             done.append(f"{file}: gone with its disk")
-            continue
-        try:
-            _restore(machine, file, value)
-        except OSError as exc:
-            failed.append(f"{file} = {value} ({exc.strerror})")
-            continue
-        if _matches(machine, file, value):
+        elif _matches(machine, file, value) or (_try_restore(machine, file, value) and _matches(machine, file, value)):
             done.append(f"{file}: {value} again")
         else:
             failed.append(f"{file} = {value} (reads {machine.text(file)})")

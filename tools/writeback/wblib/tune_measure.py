@@ -5,8 +5,9 @@ import contextlib
 import mmap
 import os
 import random
+import secrets
 import shutil
-import tempfile
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,14 +85,17 @@ def size_mib(wanted: int, free: int) -> int:
 @contextlib.contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
     """A new directory below ``directory`` that is gone at the end, also on Ctrl-C."""
+    path = directory / f".wb-tune-{secrets.token_hex(8)}"
     try:
-        path = Path(tempfile.mkdtemp(prefix=".wb-tune-", dir=directory))
-    except OSError as exc:
-        raise WbError(f"cannot write below {directory}: {exc.strerror}") from exc
-    try:
+        try:
+            path.mkdir(mode=0o700)
+        except OSError as exc:
+            raise WbError(f"cannot write below {directory}: {exc.strerror}") from exc
         yield path
     finally:
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         shutil.rmtree(path, ignore_errors=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _open(path: Path, flags: int, direct: bool) -> int:

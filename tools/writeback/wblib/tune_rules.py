@@ -21,9 +21,8 @@ GOALS = {
     "unplug": "a removable disk that can be taken away soon after a copy has ended",
     "database": "short fsync and checkpoints beside buffered writes",
 }
-# Seconds of its drain that a disk may have in dirty pages, per goal.
+# Seconds of its drain that a disk may have in dirty pages, for the goals that limit them.
 HOLD_S = {
-    "read-latency": 5.0,  # Jan Kara, Nov 2013, LWN 572911: "bdi dirty <= 5 s of measured speed"
     "throughput": 5.0,  # Dave Chinner, 20131111032211.GT6188@dastard: streaming needs >= 5 s of dirty data
     "unplug": 3.0,  # what the max_drain_ms of this project's mm series is tested with
     "database": 1.0,  # 64 to 128 MB of EDB KB 13522372519196 on disks of 64 to 128 MB/s
@@ -96,7 +95,7 @@ def recommend(facts: Facts, measured: Measured, goal: str, hold_s: float | None 
     """The advice for ``goal``, in the order in which it is to be applied."""
     if goal not in GOALS:
         raise WbError(f"unknown goal '{goal}': choose from {', '.join(GOALS)}", 2)
-    case = Case(goal, facts, measured, HOLD_S[goal] if hold_s is None else hold_s)
+    case = Case(goal, facts, measured, HOLD_S.get(goal, 0.0) if hold_s is None else hold_s)
     if case.rate <= 0:
         raise WbError("the disk drained nothing in the time allowed: raise --max-seconds")
     found = _dirty(case)
@@ -125,8 +124,9 @@ def _dirty_read_latency(case: Case) -> list[Advice]:
     now = case.facts.now
     return [_vm(case, "dirty_bytes", None,
                 f"the limit, {human(now.limit)}, is {_seconds(case, now.limit)} of this disk's drain. It decides how "
-                "long a burst of writeback lasts, not how long a read waits in it; and while a writer sleeps for it, "
-                "a stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c)")]
+                "long a burst of writeback lasts, not how long a read waits in it; while a writer sleeps for it, a "
+                "stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c). A lower one was measured to "
+                f"move the wait, not to end it: {cite('dirty_small')}")]
 
 
 def _dirty_throughput(case: Case) -> list[Advice]:
@@ -261,7 +261,7 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
                       f"{case.measured.write_mbps:.0f} MB/s {now} KiB take {now * 1024 / case.rate * 1e3:.2g} ms, "
                       f"{want} KiB {want * 1024 / case.rate * 1e3:.2g} ms. Drain of 2 ms / 16 in steps of 64 KiB "
                       "(Documentation/block/writeback-throttling.rst), not below the 128 that were measured",
-                      cite("max_sectors"))
+                      cite("database" if case.goal == "database" else "max_sectors"))
     return _queue(disk, "max_sectors_kb", now, None, f"not what this goal needs; measured: {cite('max_sectors')}")
 
 
@@ -275,8 +275,12 @@ def _bdi(case: Case) -> list[Advice]:
         return _bdi_off(case)
     want = min(case.held, now.limit)
     effect = (f"sync waits for at most {_seconds(case, want)} of drain after a copy instead of "
-              f"{_seconds(case, now.limit)}; the copy shows the disk's own speed")
+              f"{_seconds(case, now.limit)}; the copy shows the disk's own speed. {cite('unplug')}")
     formula = f"{case.measured.write_mbps:.1f} MB/s x {case.hold_s:g} s, not below {human(FLOOR)}"
+    if 0 < now.limit == want:
+        return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
+                       f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "
+                       f"{_seconds(case, now.limit)} already")]
     if bdi.max_drain_ms is not None:
         value = str(int(case.hold_s * 1000))
         return [Advice("bdi.max_drain_ms", bdi.file("max_drain_ms"), bdi.max_drain_ms,
@@ -286,10 +290,6 @@ def _bdi(case: Case) -> list[Advice]:
         return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
                        "this kernel has no max_bytes and strict_limit (6.3 has), or its dirty limit is 0, where 6.12 "
                        "divides by zero: nothing to set")]
-    if want == now.limit:
-        return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
-                       f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "
-                       f"{_seconds(case, now.limit)} already")]
     drift = "" if bdi.exact_bytes else \
         "; this kernel keeps it as a share of the dirty limit of now: set it again after changes of vm.dirty_*"
     return [

@@ -90,6 +90,17 @@ def run(args: argparse.Namespace) -> int:
     if args.once and args.count not in (None, 1):
         raise WbError("--once and --count exclude each other", 2)
     count = 1 if args.once else args.count
+    # A closed terminal is to end it like Ctrl-C.
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        _watch(machine, args, count)
+    except KeyboardInterrupt:
+        if count is not None:
+            raise
+    return 0
+
+
+def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:
     counters = samples.has_counters(machine)
     notes: list[str] = []
     trace = _trace(machine, args, counters, notes)
@@ -97,17 +108,10 @@ def run(args: argparse.Namespace) -> int:
         raise WbError("/proc/vmstat does not tell the dirty limits: is /proc mounted?")
     for note in notes:
         say(f"wb watch: {note}")
-    # A closed terminal is to end it like Ctrl-C.
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
-    try:
-        with contextlib.ExitStack() as stack:
-            if trace is not None:
-                stack.enter_context(trace)
-            _loop(machine, args, trace, counters, notes, count)
-    except KeyboardInterrupt:
-        if count is not None:
-            raise
-    return 0
+    with contextlib.ExitStack() as stack:
+        if trace is not None:
+            stack.enter_context(trace)
+        _loop(machine, args, trace, counters, notes, count)
 
 
 def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, counters: bool, notes: list[str],
