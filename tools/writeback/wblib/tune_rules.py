@@ -88,7 +88,8 @@ def human(size: float) -> str:
 
 
 def _seconds(case: Case, size: float) -> str:
-    return f"{size / case.rate:.2g} s"
+    seconds = size / case.rate
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
 def recommend(facts: Facts, measured: Measured, goal: str, hold_s: float | None = None) -> list[Advice]:
