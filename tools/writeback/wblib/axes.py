@@ -372,7 +372,7 @@ _CASES = (
         "dirty-stress",
         "limits of dirty memory, cgroups, memory and devices changed at random under load",
         "none: looks for hangs, splats, lost data and counters that go backwards",
-        (Axis("runtime", "20", "seconds of changes under load", (), 1, 9999, "s"),),
+        (Axis("runtime", "6", "seconds of changes under load", (), 1, 9999, "s"),),
         wall_s=60,
     ),
     Case(

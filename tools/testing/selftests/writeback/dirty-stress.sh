@@ -22,7 +22,7 @@ readonly FILE_MIB=48
 # A writer that is throttled by a limit of 16 MiB on the slow disk needs seconds.
 readonly END_S=120
 
-opt_add runtime 20 '[0-9]{1,4}' "seconds of changes under load"
+opt_add runtime 6 '[0-9]{1,4}' "seconds of changes under load"
 opt_parse "Limits of dirty memory changed at random under load." "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
@@ -58,13 +58,16 @@ function change() {
 	esac
 }
 
-# writer(disk, group) - write, sync and compare a file until the end
+# writer(disk, group) - write, sync and compare a file until the end, with two
+# contents in turn.  In place: blocks that are freed and not yet discarded would soon
+# be more than the modelled disk has memory for.
 function writer() {
-	local file=/mnt/$1/$2 n=0
+	local file=/mnt/$1/$2 n=0 pattern
 	while [ ! -e "$WB_OUT/stop" ]; do
-		dd if="$WB_OUT/pattern" of="$file" bs=64k status=none || return
+		pattern=$WB_OUT/pattern$((n % 2))
+		dd if="$pattern" of="$file" bs=64k conv=notrunc status=none || return
 		((n++ % 4)) || sync "$file"
-		cmp -s "$WB_OUT/pattern" "$file" || { echo "$file" >> "$WB_OUT/lost"; return; }
+		cmp -s "$pattern" "$file" || { echo "$file" >> "$WB_OUT/lost"; return; }
 	done
 }
 
@@ -135,7 +138,8 @@ for i in 0 1; do
 done
 ktap_set_plan 5
 RANDOM=${OPT[seed]} CHANGES=0
-yes "dirty memory" | head -c $((FILE_MIB * MIB)) > "$WB_OUT/pattern"
+yes "dirty memory" | head -c $((FILE_MIB * MIB)) > "$WB_OUT/pattern0"
+yes "written back" | head -c $((FILE_MIB * MIB)) > "$WB_OUT/pattern1"
 tasks=()
 for group in a b; do
 	for disk in "${DISKS[@]}"; do
@@ -168,6 +172,7 @@ done
 metric stress_changes "$CHANGES" count
 metric stress_cgroups "$(cat "$WB_OUT/churned")" count
 check "no task hangs" ended "${tasks[@]}"
+rm -f "$WB_OUT"/pattern?
 check "no data is lost" [ ! -e "$WB_OUT/lost" ]
 check "counters never go backwards" [ "$backwards" -eq 0 ]
 
