@@ -208,7 +208,7 @@ _CASES = (
         (Axis("dirty-mib", "143", "what is dirty in another file", (), 1, 9999, "MiB"),
          Axis("writers", "32", "tasks that write 16 KiB and fsync; 0 = no such test", (), 0, 999),
          Axis("runtime", "3", "seconds they run", (), 1, 600, "s")),
-        wall_s=60,
+        wall_s=50,
         needs_series=True,
     ),
     Case(
@@ -216,7 +216,7 @@ _CASES = (
         "splits at the end of I/O, extents, st_blocks and remounts of ext4 with nodelalloc,dioread_nolock",
         "none: tests appends beside writeback; skips on a kernel that does not count splits",
         (Axis("mib", "256", "size of the file appended to", (), 1, 9999, "MiB"),),
-        wall_s=60,
+        wall_s=30,
         needs_series=True,
     ),
     Case(
@@ -233,7 +233,7 @@ _CASES = (
         "none: looks for lost, stale or misplaced data",
         (Axis("ops", "1000", "operations for each format and set of mount options", (), 1, 999999),
          Axis("formats", "short", "formats: plain, 1k and quota, or all", ("short", "all"))),
-        wall_s=90,
+        wall_s=60,
     ),
     Case(
         "ext4-endio",
@@ -337,14 +337,14 @@ _CASES = (
         "CPU time per O_DIRECT read and per page written on a null_blk, with throttling, without, and by policy",
         "none: what counting costs where there is nothing to throttle",
         (Axis("sched", "none", "I/O scheduler of the disk", ("none", "mq-deadline", "kyber")),),
-        wall_s=30,
+        wall_s=40,
     ),
     Case(
         "dirty-fixes",
         "bytes of a device, strict limits, new cgroups, trace and a division by zero in the limits of dirty memory",
         "none: tests fixes; fails on the stock kernel, whose defects it shows (the last one is an Oops)",
         (Axis("oops", "1", "divide by zero, if the kernel does", ("0", "1")),),
-        wall_s=60,
+        wall_s=90,
         needs_series=True,
     ),
     Case(
@@ -352,7 +352,7 @@ _CASES = (
         "time that writers sleep for dirty memory as counted for system, cgroup, device and task, by cause",
         "SUSE TID 7015931, where only sampled stacks showed that dd was throttled",
         (),
-        wall_s=40,
+        wall_s=30,
         needs_series=True,
     ),
     Case(
@@ -365,7 +365,7 @@ _CASES = (
             _FS,
             Axis("mib", "2048", "written to the stick", (), 10, 99_999, "MiB"),
         ),
-        wall_s=120,
+        wall_s=160,
         needs_series=True,
     ),
     Case(
