@@ -9,6 +9,7 @@
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
 
+readonly CGROUP_TRIES=8
 readonly WB=/opt/wb/wb
 readonly TRACEFS=/sys/kernel/tracing
 readonly LINK_MBPS=40
@@ -144,6 +145,11 @@ cgroup=/sys/fs/cgroup/wb-watch
 function remove_cgroup() {
 	[ ! -d "$cgroup" ] || loop_until "rmdir $cgroup 2> /dev/null"
 }
+
+function cgroup_slept() {
+	holds "$(of cgroup '[.cgroups[] | select(.path == "/wb-watch") | .slept_ms] | add // 0') > $slept_low"
+}
+
 if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
    echo +io > /sys/fs/cgroup/cgroup.subtree_control && [ -e "$cgroup/memory.max" ]; then
 	on_exit remove_cgroup
@@ -155,12 +161,16 @@ if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
 		echo "$(< "/sys/block/$DISK_NAME/dev") wbps=$((LINK_MBPS * 1000000))" > "$cgroup/io.max"
 	(echo "$BASHPID" > "$cgroup/cgroup.procs" && exec dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null) &
 	WRITER=$!
-	sleep 4
-	watch_once cgroup
+	# What the kernel knows of a cgroup's dirty memory may be 4 s old: at first the
+	# writer may fill the cgroup and wait for reclaim.
+	for ((i = 0; i < CGROUP_TRIES; i++)); do
+		sleep 2
+		watch_once cgroup
+		[ "$(writer_of cgroup .cause)" = cgroup ] && cgroup_slept && break
+	done
 	show cgroup
 	check "a limit of the cgroup is named" [ "$(writer_of cgroup .cause)" = cgroup ]
-	check "so is the cgroup" \
-		holds "$(of cgroup '[.cgroups[] | select(.path == "/wb-watch") | .slept_ms] | add // 0') > $slept_low"
+	check "so is the cgroup" cgroup_slept
 	kill "$WRITER"
 	wait "$WRITER" 2> /dev/null
 else
