@@ -71,10 +71,10 @@ wb_begin fio jq awk dd python3
 [ -x "$WB" ] || skip_all "needs $WB: wb run watch"
 disk_check
 ktap_set_plan 12
-share_low=$SHARE_LOW limit=$((32 * MB)) slept_low=500 live=4
+share_low=$SHARE_LOW limit=$((32 * MB)) slept_low=500
 if [[ ${OPT[disk]} = dev:* ]]; then
 	# QEMU's disk is not much slower than dd there: little has to be too much.
-	share_low=0 limit=$((4 * MB)) slept_low=1 live=20
+	share_low=0 limit=$((4 * MB)) slept_low=1
 else
 	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
 fi
@@ -112,7 +112,12 @@ check "reads have percentiles" \
 	holds "$(of global "$device | .read.p50_us // 0") > 50 &&
 	       $(of global "$device | .read.max_us // 0") >= $(of global "$device | .read.p50_us // 0")"
 
-timeout -s INT "$live" "$WB" watch --interval 1 > "$WB_OUT/live" 2>> "$WB_OUT/wb.err"
+# The shell makes background jobs ignore Ctrl-C.
+env --default-signal=INT "$WB" watch --interval 1 > "$WB_OUT/live" 2>> "$WB_OUT/wb.err" &
+live=$!
+loop_until live_worked
+kill -INT "$live"
+wait "$live"
 note "interrupted: exit code $?"
 check "the live view reports, and ends at Ctrl-C" live_worked
 note_file "$WB_OUT/live"
