@@ -182,7 +182,7 @@ wb_begin awk dd paste
 [ -n "$(throttled_us /proc/vmstat)" ] || skip_all "/proc/vmstat has no dirty_throttle_us"
 need_wbdisk
 cgroups_check
-throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+throttle_trace_start "" || skip_all "needs the tracepoint writeback:balance_dirty_pages"
 disk_setup xfs "" "link_mbps=$DISK_MBPS"
 cgroup_create parent
 echo "+memory +io" > "$CGROUP/cgroup.subtree_control"

@@ -125,10 +125,7 @@ function test_bytes() {
 
 function test_share() {
 	local start end
-	if ! wbdisk_create busy fifo "link_mbps=$BUSY_MBPS" "seed=${OPT[seed]}" ||
-	   ! mkfs_mount xfs /dev/wbd-busy /mnt/busy nouuid; then
-		die "no second disk"
-	fi
+	disk_beside xfs busy fifo "link_mbps=$BUSY_MBPS"
 	set_limits ratio 10 20
 	drop_file "$MNT/file"
 	bdi_set strict_limit 1
@@ -148,8 +145,7 @@ function test_share() {
 	check "a cold device with strict_limit takes data beside a busy one" \
 		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
 	bdi_set strict_limit 0
-	umount_fs /mnt/busy
-	wbdisk_destroy busy
+	disk_drop busy
 }
 
 function test_start() {
@@ -192,14 +188,14 @@ function test_speed() {
 function test_trace() {
 	local max=$((192 * MIB)) limit
 	set_limits ratio 10 20
-	throttle_trace_start || { skip_test "the trace shows the cgroup's limit" "no tracepoint"; return; }
+	throttle_trace_start "" || { skip_test "the trace shows the cgroup's limit" "no tracepoint"; return; }
 	cgroup_create trace "$max"
 	throttle_trace_clear
 	# What the kernel knows of a cgroup's dirty memory may be seconds old: for longer.
 	cgroup_run trace dd if=/dev/zero of="$MNT/cgroup" bs=1M count=400 status=none
-	throttle_trace_sum "$WB_OUT/throttle_cgroup.txt" > /dev/null
-	limit=$(awk -v ino="$(stat -c %i "$CGROUPS/wb-trace")" '
-		$0 ~ "cgroup_ino=" ino "$" && match($0, / limit=[0-9]+/) {
+	throttle_trace_sum "$WB_OUT/throttle_cgroup.txt" "$CGROUPS/wb-trace" > /dev/null
+	limit=$(awk '
+		match($0, / limit=[0-9]+/) {
 			v = substr($0, RSTART + 7, RLENGTH - 7)
 			if (v > max) max = v
 		}

@@ -111,7 +111,7 @@ disk_setup "${OPT[fs]}"
 dirtyable AVAIL
 MIB=$(awk -v a="$AVAIL" -v share="$FILE_SHARE" 'BEGIN { printf "%d", a * share / 1048576 }')
 BYTES=$((MIB << 20))
-throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+throttle_trace_start "" || skip_all "needs the tracepoint writeback:balance_dirty_pages"
 [ "$(($(stat -f -c '%a * %S' "$MNT")))" -gt $((BYTES + BYTES / 8)) ] ||
 	skip_all "needs $((MIB + MIB / 8)) MiB below $MNT"
 

@@ -131,10 +131,7 @@ cgroups_check
 dirtyable AVAIL
 set_value $VM/dirty_drain_ms 0
 for i in 0 1; do
-	if ! wbdisk_create "${DISKS[i]}" fifo "link_mbps=${SPEED[i]}" "seed=${OPT[seed]}" ||
-	   ! mkfs_mount ext4 "/dev/wbd-${DISKS[i]}" "/mnt/${DISKS[i]}"; then
-		skip_all "cannot make the disk ${DISKS[i]}"
-	fi
+	disk_beside ext4 "${DISKS[i]}" fifo "link_mbps=${SPEED[i]}"
 done
 ktap_set_plan 5
 RANDOM=${OPT[seed]} CHANGES=0

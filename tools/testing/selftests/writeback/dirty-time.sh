@@ -54,20 +54,10 @@ OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
 # ---- helpers ---------------------------------------------------------------
 
-# other_disk(name, profile, [attribute=value...]) - mounted on /mnt/NAME
+# other_disk(name, profile, [attribute=value...]) - the disk from here on
 function other_disk() {
-	local name=$1 options=
-	# Every file system made here has the same UUID.
-	[ "${OPT[fs]}" != xfs ] || options=nouuid
-	if ! wbdisk_create "$@" "seed=${OPT[seed]}" ||
-	   ! mkfs_mount "${OPT[fs]}" "/dev/wbd-$name" "/mnt/$name" "$options"; then
-		die "cannot make the disk $name"
-	fi
-	DISK_NAME=wbd-$name MNT=/mnt/$name
-}
-
-function drop_disk() {
-	umount_fs "/mnt/$1" && wbdisk_destroy "$1"
+	disk_beside "${OPT[fs]}" "$@"
+	DISK_NAME=wbd-$1 MNT=/mnt/$1
 }
 
 # limit(ms) - for all devices; 1 if the kernel knows of no such limit
@@ -126,7 +116,7 @@ function test_knobs() {
 	done
 	limited "max_drain_ms can be left to the system" takes "$(bdi_dir)/max_drain_ms" default
 	limited "bytes and ratio stay with a time limit" keeps_others
-	drop_disk knobs
+	disk_drop knobs
 }
 
 # takes(file, value) - and is it shown?
@@ -181,7 +171,7 @@ function test_off() {
 	done
 	limited "thresholds are the same with and without a limit" [ "$same" = 1 ]
 	set_limits ratio 10 20
-	drop_disk off
+	disk_drop off
 }
 
 # ---- stick -----------------------------------------------------------------
@@ -214,10 +204,10 @@ function test_stick() {
 	limited "stick: sync takes no longer than the limit" holds "${SYNC:-0} <= $SYNC_S"
 	limited "stick: no writer is held longer than one pause" holds "${BLOCK:-0} <= $BLOCK_MS"
 	limit 0
-	drop_disk stick
+	disk_drop stick
 	other_disk stick usb-stick
 	stick off
-	drop_disk stick
+	disk_drop stick
 }
 
 # ---- step ------------------------------------------------------------------
@@ -253,8 +243,7 @@ function test_step() {
 	sampler_stop
 	throttle_trace_sum "$WB_OUT/throttle_step.txt" > /dev/null
 	block=$(longest_block "$WB_OUT/throttle_step.txt")
-	kill "$WRITER"
-	wait "$WRITER" 2> /dev/null
+	stop_tasks "$WRITER"
 	wbdisk_set step link_mbps 1000
 	metric step_dirty_before "$before" bytes
 	metric step_dirty_after "$after" bytes
@@ -264,7 +253,7 @@ function test_step() {
 	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
 	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
 	limit 0
-	drop_disk step
+	disk_drop step
 }
 
 # ---- a fast disk beside the stick ------------------------------------------
@@ -289,14 +278,13 @@ function test_beside() {
 		sleep 10
 		write_file "$FAST_MIB" "$MNT/beside"
 		DD_ARGS=()
-		kill "$WRITER"
-		wait "$WRITER" 2> /dev/null
+		stop_tasks "$WRITER"
 		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")" MB/s
 		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")" MB/s
 		[ "$label" = off ] || SHARE=$(calc "$solo / $TOOK")
 		wbdisk_set stick link_mbps 1000
-		drop_disk fast
-		drop_disk stick
+		disk_drop fast
+		disk_drop stick
 	done
 	limited "beside: the fast disk keeps its speed" holds "${SHARE:-0} >= $FAST_SHARE"
 }
@@ -335,7 +323,7 @@ function test_quiet() {
 	check "quiet: small fsyncs leave the estimate alone" holds "$before > 0 && abs($after / $before - 1) <= 0.1"
 	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
 	limit 0
-	drop_disk quiet
+	disk_drop quiet
 }
 
 # ---- two cgroups -----------------------------------------------------------
@@ -354,15 +342,9 @@ function groups() {
 	sampler_start "$csv"
 	cgroup_run "light$1" light
 	sampler_stop
-	throttle_trace_sum "$WB_OUT/throttle_groups_$1.txt" > /dev/null
-	kill "$WRITER"
-	wait "$WRITER" 2> /dev/null
+	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_groups_$1.txt" "$CGROUPS/wb-light$1")
+	stop_tasks "$WRITER"
 	sampler_summary "$csv" S
-	SLEPT=$(awk -v ino="$(stat -c %i "$CGROUPS/wb-light$1")" '
-		$0 ~ "cgroup_ino=" ino "$" && match($0, / pause=[0-9]+/) {
-			ms += substr($0, RSTART + 7, RLENGTH - 7)
-		}
-		END { print ms + 0 }' "$WB_OUT/throttle_groups_$1.txt")
 	PEAK=$((S[dirty] * PAGE))
 	metric "light_slept_ms_$1" "$SLEPT" ms
 	metric "groups_max_dirty_$1" "$PEAK" bytes
@@ -371,7 +353,7 @@ function groups() {
 		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")" ms
 	done
 	wbdisk_set "groups$1" link_mbps 1000
-	drop_disk "groups$1"
+	disk_drop "groups$1"
 }
 
 # A program that logs: 1 MiB twice a second, a tenth of the disk.
@@ -402,8 +384,7 @@ wb_begin awk dd
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
 cgroups_check
-throttle_trace_start || skip_all "needs the tracepoint writeback:balance_dirty_pages"
-echo 16384 > "$TRACE_INSTANCE/buffer_size_kb"
+throttle_trace_start 16384 || skip_all "needs the tracepoint writeback:balance_dirty_pages"
 parts=${OPT[part]}
 [ "$parts" != all ] || parts=$PARTS
 total=1

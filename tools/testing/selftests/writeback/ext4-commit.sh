@@ -30,7 +30,7 @@ opt_parse "ext4: what fsync of a small file waits for." "$@"
 # run_fsync(options) - sets WORST to the longest fsync in s
 function run_fsync() {
 	local i start end
-	ext4_disk fifo capacity_mib=$DISK_MIB link_mbps=$DISK_MBPS
+	disk_raw fifo capacity_mib=$DISK_MIB link_mbps=$DISK_MBPS
 	ext4_new "$1"
 	sync
 	dd if=/dev/zero of="$MNT/large" bs=1M count="${OPT[dirty-mib]}" status=none
@@ -47,7 +47,7 @@ function run_fsync() {
 
 # run_writers(options) - sets IOPS
 function run_writers() {
-	ext4_disk nvme-ssd capacity_mib=$DISK_MIB
+	disk_raw nvme-ssd capacity_mib=$DISK_MIB
 	ext4_new "$1" -J "size=$JOURNAL_MIB"
 	fio --name=w --directory="$MNT" --rw=randwrite --bs=16k --fsync=1 --size="${WRITER_MIB}M" \
 		--fallocate=none --numjobs="${OPT[writers]}" --thread --group_reporting --ioengine=psync \
@@ -55,9 +55,7 @@ function run_writers() {
 		--output-format=json > "$WB_OUT/fio_${1//,/_}.json" || die "fio fails"
 	IOPS=$(jq '.jobs[0].write.iops' "$WB_OUT/fio_${1//,/_}.json")
 	metric "commit_writer_iops_${1//,/_}" "$IOPS" iops
-	umount_fs "$MNT"
-	fsck_clean ext4 "$DISK_DEV" || die "e2fsck"
-	disk_teardown
+	ext4_end
 }
 
 wb_begin awk dd fio jq mke2fs e2fsck

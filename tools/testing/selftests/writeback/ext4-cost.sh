@@ -57,7 +57,7 @@ function run_mount() {
 	local suffix=$1 options=$2 kb=$3 size pairs
 	shift 3
 	IFS=, read -ra pairs <<< "${OPT[disk-set]}"
-	ext4_disk fifo capacity_mib=$DISK_MIB "${pairs[@]}"
+	disk_raw fifo capacity_mib=$DISK_MIB "${pairs[@]}"
 	ext4_new "$options"
 	[ -z "$kb" ] || set_value "/sys/fs/ext4/$DISK_NAME/alloc_ahead_kb" "$kb" || die "no alloc_ahead_kb"
 	for size in "$@"; do
@@ -70,17 +70,12 @@ function run_mount() {
 		metric "cpu_ns_per_page_${size}_$suffix" "${NS[${size}_$suffix]}" ns
 		[ "$size" != 10M ] || metric "write_mbps_${size}_$suffix" "${MBPS[10M_$suffix]}" MB/s
 	done
-	umount_fs "$MNT"
-	fsck_clean ext4 "$DISK_DEV" || die "e2fsck"
-	disk_teardown
+	ext4_end
 }
 
 wb_begin awk dd mke2fs e2fsck
 need_wbdisk
-ext4_disk fifo capacity_mib=64
-ext4_new nodelalloc
-ext4_has alloc_ahead_kb || skip_all "this kernel's ext4 allocates page by page without delalloc"
-disk_teardown
+ext4_need alloc_ahead_kb "this kernel's ext4 allocates page by page without delalloc"
 ktap_set_plan 11
 run_mount delalloc delalloc "" 10M 1M over 64K 4K
 for options in nodelalloc nodelalloc,dioread_nolock; do

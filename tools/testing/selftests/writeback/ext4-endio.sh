@@ -33,7 +33,7 @@ opt_parse "ext4: no loss without an error, no stale data, when writeback fails a
 function fresh() {
 	local options=$1
 	shift
-	ext4_disk fifo capacity_mib=$DISK_MIB &&
+	disk_raw fifo capacity_mib=$DISK_MIB &&
 		ext4_stale $DISK_MIB && ext4_format -m 0 "$@" && ext4_mount "$options"
 }
 

@@ -33,7 +33,7 @@ function run_model() {
 	local format=$1 options=$2 seed=$3 mkfs log=$WB_OUT/model_$1_${2//,/_} mib=$DISK_MIB
 	read -ra mkfs <<< "${FORMAT[$format]}"
 	((seed % 2)) || mib=$SMALL_MIB
-	ext4_disk fifo capacity_mib="$mib"
+	disk_raw fifo capacity_mib="$mib"
 	ext4_stale "$mib"
 	[ "$format" = nojournal ] || mkfs+=(-J size=4)
 	ext4_format -m 0 "${mkfs[@]}" > "$log" 2>&1 || { note_file "$log"; die "mke2fs"; }

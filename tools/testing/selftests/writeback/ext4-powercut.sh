@@ -61,7 +61,7 @@ function one_of() {
 function run_cut() {
 	local file what="$1, cut after $2 s" lost=0
 	local -A is
-	ext4_disk fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	ext4_stale $DISK_MIB
 	ext4_new "$1" -m 0
 	put "$MNT/rename" $OLD_SEED
@@ -98,10 +98,7 @@ function run_cut() {
 wb_begin mke2fs e2fsck
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
-ext4_disk fifo capacity_mib=64
-ext4_new nodelalloc
-ext4_has alloc_ahead_kb || skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
-disk_teardown
+ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
 ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 1))
 for options in "${EXT4_MOUNTS[@]}"; do

@@ -30,7 +30,7 @@ opt_parse "ext4: extents, requests and st_blocks with nodelalloc,dioread_nolock.
 
 # fresh([options of mke2fs...])
 function fresh() {
-	ext4_disk fifo capacity_mib=$DISK_MIB
+	disk_raw fifo capacity_mib=$DISK_MIB
 	ext4_new "$OPTIONS" "$@"
 }
 
@@ -135,7 +135,7 @@ function run_mount() {
 	check "mount: with delalloc" survives delalloc
 	check "mount: with nodelalloc,dioread_nolock" survives "$OPTIONS"
 	disk_teardown
-	ext4_disk fifo capacity_mib=64
+	disk_raw fifo capacity_mib=64
 	ext4_new nodelalloc
 	check "mount: not shown if it is only the default" eval '! mounted dioread_nolock'
 	disk_teardown
@@ -143,10 +143,7 @@ function run_mount() {
 
 wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
 need_wbdisk
-ext4_disk fifo capacity_mib=64
-ext4_new nodelalloc
-ext4_has endio_splits || skip_all "this kernel's ext4 does not count splits"
-disk_teardown
+ext4_need endio_splits "this kernel's ext4 does not count splits"
 ktap_set_plan $((3 * 4 + 8 + 7 + 1))
 run_append 1M "${OPT[mib]}" 1M
 run_append 4K "$SMALL_MIB" 4K

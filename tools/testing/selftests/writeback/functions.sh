@@ -161,6 +161,12 @@ function wb_begin() {
 	dmesg_mark
 }
 
+# stop_tasks(pid...) - end background tasks, without the shell's word about it
+function stop_tasks() {
+	kill "$@"
+	wait "$@" 2> /dev/null
+}
+
 # loop_until(cmd) - evaluate cmd until it succeeds; 1 after a minute of failure
 function loop_until() {
 	local cmd="$*" i=0
@@ -264,11 +270,18 @@ declare -A SAVED
 function save_value() {
 	local value
 	[ -z "${SAVED[$1]+set}" ] || return 0
-	value=$(< "$1") || return
-	# Schedulers and other choices read as "a [b] c".
-	[[ $value =~ \[([^]]+)\] ]] && value=${BASH_REMATCH[1]}
+	value=$(value_of "$1") || return
 	SAVED[$1]=$value
 	on_exit restore_value "$1"
+}
+
+# value_of(file) - content of a sysfs or procfs file; of a choice such as "a [b] c",
+# as schedulers are, the word in brackets
+function value_of() {
+	local value
+	value=$(< "$1") || return
+	[[ $value =~ \[([^]]+)\] ]] && value=${BASH_REMATCH[1]}
+	echo "$value"
 }
 
 function restore_value() {

@@ -6,12 +6,16 @@
 
 readonly CGROUPS=/sys/fs/cgroup
 
-# cgroups_check() - skips the whole case without writeback by cgroup
-function cgroups_check() {
+# cgroups_enable(controller...) - for the cgroups to come; 1 where that is not possible
+function cgroups_enable() {
 	[ -e "$CGROUPS/cgroup.controllers" ] ||
 		mount -t cgroup2 cgroup2 "$CGROUPS" 2> /dev/null
-	{ echo "+memory +io" > "$CGROUPS/cgroup.subtree_control"; } 2> /dev/null ||
-		skip_all "needs cgroup v2 with the controllers memory and io"
+	{ echo "${*/#/+}" > "$CGROUPS/cgroup.subtree_control"; } 2> /dev/null
+}
+
+# cgroups_check() - skips the whole case without writeback by cgroup
+function cgroups_check() {
+	cgroups_enable memory io || skip_all "needs cgroup v2 with the controllers memory and io"
 }
 
 # cgroup_create(name, [memory.max]) - CGROUP is its directory; gone again at exit

@@ -6,33 +6,23 @@
 # text), every write that enters or leaves the modelled disk, and how far dd is.
 # All in one trace, whose clock is CLOCK_MONOTONIC, as in fio's log of reads.
 
-readonly CONTROL_TRACE=/sys/kernel/tracing/instances/writeback-control
+# shellcheck source=lib-tracefs.sh
+. "$WB_DIR/lib-tracefs.sh"
+
+readonly CONTROL_TRACE=$TRACING/instances/writeback-control
 readonly CONTROL_KIB=16384	# a write is two events of some 80 bytes
 readonly CONTROL_SAMPLE_S=.02
 
 # control_start() - begin to record; 1 if this kernel has no tracing
 function control_start() {
-	local event enabled=0
-	[ -d /sys/kernel/tracing/events ] ||
-		mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null
-	mkdir -p "$CONTROL_TRACE" || return
-	on_exit control_remove
-	echo mono > "$CONTROL_TRACE/trace_clock" &&
-		echo "$CONTROL_KIB" > "$CONTROL_TRACE/buffer_size_kb" || return
+	local event
+	trace_instance "${CONTROL_TRACE##*/}" "$CONTROL_KIB" &&
+		echo mono > "$CONTROL_TRACE/trace_clock" || return
 	for event in wbdisk/wbdisk_queue wbdisk/wbdisk_complete; do
-		[ -d "$CONTROL_TRACE/events/$event" ] || continue
-		echo 'op == 1' > "$CONTROL_TRACE/events/$event/filter" &&
-			echo 1 > "$CONTROL_TRACE/events/$event/enable" || return
+		[ ! -d "$CONTROL_TRACE/events/$event" ] ||
+			trace_event "$CONTROL_TRACE" "$event" 'op == 1' || return
 	done
-	for event in wbt/wbt_bytes wbt; do
-		[ -d "$CONTROL_TRACE/events/$event" ] || continue
-		echo 1 > "$CONTROL_TRACE/events/$event/enable" && enabled=1 && break
-	done
-	[ "$enabled" = 1 ]
-}
-
-function control_remove() {
-	[ ! -d "$CONTROL_TRACE" ] || rmdir "$CONTROL_TRACE"
+	trace_event "$CONTROL_TRACE" wbt/wbt_bytes || trace_event "$CONTROL_TRACE" wbt
 }
 
 # control_mark(text...) - put a line into the recording, if there is one
@@ -95,7 +85,7 @@ function control_stop() {
 		gsub(/,/, ";", text)
 		print head[1] "," head[2] "," text
 	}' "$CONTROL_TRACE/trace" > "$1"
-	control_remove
+	trace_remove "$CONTROL_TRACE"
 	# fio writes three logs of the reads; for psync total and completion are the same.
 	rm -f "${1%/*}"/control-read*_{lat,slat}.log
 }

@@ -12,7 +12,9 @@ SLACK_PAGES=$((NCPU * (125 + 512)))
 # shellcheck disable=SC2034 # for the cases
 readonly PAGE NCPU SLACK_PAGES
 readonly SAMPLE_MS=10
-TRACE_INSTANCE=/sys/kernel/tracing/instances/writeback-selftest
+# shellcheck source=lib-tracefs.sh
+. "$WB_DIR/lib-tracefs.sh"
+TRACE_INSTANCE=$TRACING/instances/writeback-selftest
 
 # vmstat(name) - a counter of /proc/vmstat
 function vmstat() {
@@ -83,30 +85,25 @@ function sampler_summary() {
 		}' "$1")
 }
 
-# throttle_trace_start() - record every planned sleep of dd in balance_dirty_pages()
+# throttle_trace_start(KiB) - record every planned sleep of dd in
+# balance_dirty_pages(), in a buffer of KiB per CPU ("": the kernel's default)
 #	Returns 1 if the kernel has no such tracepoint.
 function throttle_trace_start() {
-	[ -d /sys/kernel/tracing/events ] ||
-		mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null
-	[ -d /sys/kernel/tracing/events/writeback/balance_dirty_pages ] || return 1
-	mkdir -p "$TRACE_INSTANCE" || return 1
-	on_exit throttle_trace_end
 	# The event also comes without a sleep, then with a pause of 0 or less.
-	echo 'pause > 0 && comm == "dd"' > "$TRACE_INSTANCE/events/writeback/balance_dirty_pages/filter" &&
-		echo 1 > "$TRACE_INSTANCE/events/writeback/balance_dirty_pages/enable"
-}
-
-function throttle_trace_end() {
-	[ ! -d "$TRACE_INSTANCE" ] || rmdir "$TRACE_INSTANCE"
+	trace_instance "${TRACE_INSTANCE##*/}" "$1" &&
+		trace_event "$TRACE_INSTANCE" writeback/balance_dirty_pages 'pause > 0 && comm == "dd"'
 }
 
 function throttle_trace_clear() {
 	echo > "$TRACE_INSTANCE/trace"
 }
 
-# throttle_trace_sum(file) - "ms sleeps" since the last clear; the events go to file
+# throttle_trace_sum(file, [cgroup's directory]) - "ms sleeps" since the last clear,
+# of that cgroup; the events go to file
 function throttle_trace_sum() {
-	grep -v '^#' "$TRACE_INSTANCE/trace" > "$1"
+	local only=
+	[ -z "${2:-}" ] || only=" cgroup_ino=$(stat -c %i "$2")\$"
+	grep -v '^#' "$TRACE_INSTANCE/trace" | grep "$only" > "$1"
 	awk 'match($0, / pause=[0-9]+/) { ms += substr($0, RSTART + 7, RLENGTH - 7); n++ }
 		END { print ms + 0, n + 0 }' "$1"
 }

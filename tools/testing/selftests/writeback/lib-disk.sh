@@ -303,6 +303,31 @@ function disk_teardown() {
 	esac
 }
 
+# disk_raw(profile, [attribute=value...]) - a modelled disk without a file system:
+# sets DISK_*, and MNT to where one would be mounted
+function disk_raw() {
+	DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test DISK_NAME=wbd-test DISK_LOWER=(wbd-test)
+	DISK_MODELS=(test) STACK_DEV='' MNT=/mnt/writeback
+	wbdisk_create test "$1" "seed=${OPT[seed]}" "${@:2}" || die "cannot make the disk: $*"
+}
+
+# disk_beside(fs, name, profile, [attribute=value...]) - one more modelled disk, mounted
+# on /mnt/NAME; disk_drop(name) removes it
+function disk_beside() {
+	local fs=$1 name=$2 options=
+	shift
+	# Every file system made here has the same UUID.
+	[ "$fs" != xfs ] || options=nouuid
+	if ! wbdisk_create "$@" "seed=${OPT[seed]}" ||
+	   ! mkfs_mount "$fs" "/dev/wbd-$name" "/mnt/$name" "$options"; then
+		die "cannot make the disk $name"
+	fi
+}
+
+function disk_drop() {
+	umount_fs "/mnt/$1" && wbdisk_destroy "$1"
+}
+
 # disk_write_stat(var) - "write requests, sectors of 512 B" since the disk exists
 function disk_write_stat() {
 	local f

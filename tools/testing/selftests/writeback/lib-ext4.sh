@@ -7,17 +7,6 @@
 # shellcheck disable=SC2034 # for the cases
 readonly EXT4_MOUNTS=(delalloc nodelalloc "nodelalloc,dioread_nolock")
 
-# ext4_disk(profile, [attribute=value...]) - a disk without a file system: sets
-# DISK_KIND, DISK_DEV, DISK_NAME and MNT; disk_teardown removes it
-function ext4_disk() {
-	local profile=$1
-	shift
-	DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test DISK_NAME=wbd-test MNT=/mnt/writeback
-	DISK_MODELS=(test)
-	wbdisk_create test "$profile" "seed=${OPT[seed]}" "$@" ||
-		die "cannot make the disk: $profile $*"
-}
-
 # ext4_stale(mib) - fill the disk with 0xAA, the old data that nobody may see
 function ext4_stale() {
 	tr '\0' '\252' < /dev/zero |
@@ -57,9 +46,19 @@ function ext4_attr() {
 	cat "/sys/fs/ext4/$DISK_NAME/$1" 2> /dev/null || echo 0
 }
 
-# ext4_has(attribute) - does this kernel's ext4 have it?
-function ext4_has() {
-	[ -e "/sys/fs/ext4/$DISK_NAME/$1" ]
+# ext4_need(attribute, reason) - skip the case if this kernel's ext4 does not have it
+function ext4_need() {
+	disk_raw fifo capacity_mib=64
+	ext4_new nodelalloc
+	[ -e "/sys/fs/ext4/$DISK_NAME/$1" ] || skip_all "$2"
+	disk_teardown
+}
+
+# ext4_end() - unmount, and the end of the case if e2fsck finds anything
+function ext4_end() {
+	umount_fs "$MNT"
+	fsck_clean ext4 "$DISK_DEV" || die "e2fsck"
+	disk_teardown
 }
 
 # ext4_falloc(file, offset, length) - allocate unwritten blocks, leave i_size alone

@@ -33,24 +33,26 @@ function settings_apply() {
 	done
 }
 
+declare -A LOAD	# what load_run() measured, by name_suffix
+
 # load_run(suffix, options...) - read-latency.sh with these options on MNT; repeats
 # its metrics with _SUFFIX appended, adds sync_s, and fails as it does
 #	sync_s - from the end of dd to the end of sync: the wait before unplugging
 function load_run() {
 	local suffix=$1 out=$WB_OUT/$1 rc name value unit
-	local -A v=()
 	shift
 	mkdir -p "$out" || return
 	WB_OUT=$out "$WB_DIR/read-latency.sh" --dir="$MNT" --seed="${OPT[seed]}" "$@" \
 		> "$out/ktap" < /dev/null
 	rc=$?
 	while read -r _ name value unit; do
-		v[$name]=$value
-		note "${name%:}_$suffix: $value $unit"
+		name=${name%:}_$suffix
+		LOAD[$name]=$value
+		metric "$name" "$value" "$unit"
 	done < <(grep -E '^# [a-z][a-z0-9_]*: -?[0-9.e+-]+ [^ ]+$' "$out/ktap")
-	if [[ -n "${v[drain_s:]:-}" && -n "${v[write_mbps:]:-}" ]]; then
-		metric "sync_s_$suffix" \
-			"$(calc "${v[drain_s:]} - ${OPT[mib]} * 1.048576 / ${v[write_mbps:]}")" s
+	if [[ -n "${LOAD[drain_s_$suffix]:-}" && -n "${LOAD[write_mbps_$suffix]:-}" ]]; then
+		LOAD[sync_s_$suffix]=$(calc "${LOAD[drain_s_$suffix]} - ${OPT[mib]} * 1.048576 / ${LOAD[write_mbps_$suffix]}")
+		metric "sync_s_$suffix" "${LOAD[sync_s_$suffix]}" s
 	fi
 	[ "$rc" -eq 0 ] || grep -E '^not ok|SKIP' "$out/ktap" | sed 's/^/# /'
 	return "$rc"

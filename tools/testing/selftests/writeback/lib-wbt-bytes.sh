@@ -49,10 +49,7 @@ function queue_file() {
 
 # queue_get(attribute) - its value; of several in a list, the one in brackets
 function queue_get() {
-	local value
-	value=$(< "$(queue_file "$1")")
-	[[ $value =~ \[([^]]+)\] ]] && value=${BASH_REMATCH[1]}
-	echo "$value"
+	value_of "$(queue_file "$1")"
 }
 
 # fresh(disk, fs, stack, options, [attribute=value...]) - the only disk is a new
@@ -70,10 +67,7 @@ function fresh() {
 # fresh_raw(disk, [attribute=value...]) - the same without a file system
 function fresh_raw() {
 	OPT+=([disk]=$1 [stack]=none)
-	wbdisk_create test "$(wbdisk_profile "$1")" "seed=${OPT[seed]}" "${@:2}" ||
-		die "cannot make the disk: $*"
-	DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test DISK_NAME=wbd-test DISK_LOWER=(wbd-test)
-	DISK_MODELS=(test) STACK_DEV='' MNT=/mnt/writeback
+	disk_raw "$(wbdisk_profile "$1")" "${@:2}"
 	READ_FILE=$DISK_DEV READ_OFFSET=$RAW_READ_OFFSET
 	trace_disks "$WRITES"
 }

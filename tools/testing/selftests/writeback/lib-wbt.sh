@@ -4,7 +4,8 @@
 # What the cases about writeback throttling share: the queue's attributes, the
 # trace of their disks, and tasks in the background.
 
-readonly TRACING=/sys/kernel/tracing
+# shellcheck source=lib-tracefs.sh
+. "$WB_DIR/lib-tracefs.sh"
 
 # queue_set(attribute, value) - of every modelled disk
 function queue_set() {
@@ -53,17 +54,12 @@ TRACE_EVENTS=()
 # trace_open(name, KiB, group/event...) - record these events, in a buffer of this
 # size; skips the case where there is none of that name
 function trace_open() {
-	local event size=$2
+	local event
+	trace_instance "$1" "$2" || skip_all "needs tracefs in $TRACING"
 	TRACE=$TRACING/instances/$1
-	shift 2
-	mkdir -p "$TRACE" 2> /dev/null
-	[ -d "$TRACE/events" ] || skip_all "needs tracefs in $TRACING"
-	on_exit rmdir "$TRACE"
-	echo "$size" > "$TRACE/buffer_size_kb"
-	TRACE_EVENTS=("$@")
-	for event in "$@"; do
-		{ echo 1 > "$TRACE/events/$event/enable"; } 2> /dev/null ||
-			skip_all "needs the trace event $event"
+	TRACE_EVENTS=("${@:3}")
+	for event in "${TRACE_EVENTS[@]}"; do
+		trace_event "$TRACE" "$event" || skip_all "needs the trace event $event"
 	done
 }
 

@@ -47,8 +47,7 @@ function tune() {
 function advice_holds() {
 	local file value now
 	while IFS=$'\t' read -r file value; do
-		now=$(< "$file")
-		[[ $now =~ \[([^]]+)\] ]] && now=${BASH_REMATCH[1]}
+		now=$(value_of "$file")
 		note "$file: $now"
 		case $file in
 		# kept as a share of the dirty limit, in parts per million
@@ -62,15 +61,9 @@ function nothing_left() {
 	[ -z "$(find "$MNT" -mindepth 1 -maxdepth 1 ! -name lost+found)" ]
 }
 
+# is_better(metric) - after --apply
 function is_better() {
-	local name=$1 before after
-	before=$(sed -n "s/^# ${name}: \([0-9.e+]*\) .*/\1/p" "$WB_OUT/before/ktap")
-	after=$(sed -n "s/^# ${name}: \([0-9.e+]*\) .*/\1/p" "$WB_OUT/after/ktap")
-	holds "${after:-1e9} * $better < ${before:-0}"
-}
-
-function sync_is_better() {
-	holds "${SYNC_S[after]:-1e9} * $better < ${SYNC_S[before]:-0}"
+	holds "${LOAD[$1_after]:-1e9} * $better < ${LOAD[$1_before]:-0}"
 }
 
 # measures() - random data would fill the modelled disk's memory
@@ -107,8 +100,6 @@ function load() {
 	esac
 	load_run "$1" "${options[@]}"
 }
-
-declare -A SYNC_S
 
 wb_begin fio jq awk dd chrt python3
 [ -x "$WB" ] || skip_all "needs $WB: wb run tune"
@@ -150,12 +141,8 @@ note_file "$WB_OUT/apply"
 settings_snapshot > "$WB_OUT/settings-applied"
 check "every recommended value is in force, files and backup are written" in_force
 check "the load runs after" load after
-for phase in before after; do
-	SYNC_S[$phase]=$(calc "$(sed -n 's/^# drain_s: \([0-9.]*\) .*/\1/p' "$WB_OUT/$phase/ktap") - \
-		${OPT[mib]} * 1.048576 / $(sed -n 's/^# write_mbps: \([0-9.]*\) .*/\1/p' "$WB_OUT/$phase/ktap")")
-done
 case ${OPT[goal]} in
-unplug) check "sync after the copy is $better x shorter" sync_is_better ;;
+unplug) check "sync after the copy is $better x shorter" is_better sync_s ;;
 database) check "fsync p99 is $better x better" is_better fsync_p99 ;;
 *) check "read p99.95 is $better x better" is_better read_p99_95 ;;
 esac

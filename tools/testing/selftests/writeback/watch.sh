@@ -8,10 +8,13 @@
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
+# shellcheck source=lib-tracefs.sh
+. "$WB_DIR/lib-tracefs.sh"
 
 readonly CGROUP_TRIES=8
 readonly WB=/opt/wb/wb
-readonly TRACEFS=/sys/kernel/tracing
 readonly LINK_MBPS=40
 readonly MB=1048576
 # The disk is 10 times slower than dd: dd sleeps most of the time.
@@ -24,8 +27,8 @@ opt_parse "wb watch: who is throttled, for whose limit." "$@"
 
 # tracing_state() - what wb watch must not change
 function tracing_state() {
-	ls "$TRACEFS/instances"
-	(cd "$TRACEFS" && head -n 20 tracing_on trace_clock buffer_size_kb events/enable current_tracer \
+	ls "$TRACING/instances"
+	(cd "$TRACING" && head -n 20 tracing_on trace_clock buffer_size_kb events/enable current_tracer \
 		options/overwrite events/writeback/balance_dirty_pages/{enable,filter} \
 		events/block/block_rq_complete/{enable,filter})
 }
@@ -122,49 +125,38 @@ note "interrupted: exit code $?"
 check "the live view reports, and ends at Ctrl-C" live_worked
 note_file "$WB_OUT/live"
 
-kill "$WRITER" "$READER"
-wait "$WRITER" "$READER" 2> /dev/null
+stop_tasks "$WRITER" "$READER"
 rm -f "$MNT/write"
 sync
 
 # Plenty for all, little for this disk.
 set_dirty bytes $((512 * MB))
 set_dirty background_bytes $((256 * MB))
-bdi=/sys/class/bdi/$(< "/sys/block/$DISK_NAME/dev")
-echo 1 > "$bdi/strict_limit"
-echo "$limit" > "$bdi/max_bytes"
+bdi_set strict_limit 1
+bdi_set max_bytes "$limit"
 start_writer
 sleep 3
 watch_once device
 show device
 check "a limit of the disk is named" [ "$(writer_of device .cause)" = device ]
-kill "$WRITER"
-wait "$WRITER" 2> /dev/null
-echo 0 > "$bdi/strict_limit"
-echo 100 > "$bdi/max_ratio"
+stop_tasks "$WRITER"
+bdi_set strict_limit 0
+bdi_set max_ratio 100
 rm -f "$MNT/write"
 sync
 
 # A cgroup whose share of its own memory is less than that.
-cgroup=/sys/fs/cgroup/wb-watch
-function remove_cgroup() {
-	[ ! -d "$cgroup" ] || loop_until "rmdir $cgroup 2> /dev/null"
-}
-
 function cgroup_slept() {
 	holds "$(of cgroup '[.cgroups[] | select(.path == "/wb-watch") | .slept_ms] | add // 0') > $slept_low"
 }
 
-if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
-   echo +io > /sys/fs/cgroup/cgroup.subtree_control && [ -e "$cgroup/memory.max" ]; then
-	on_exit remove_cgroup
+if cgroups_enable memory io && cgroup_create watch $((128 * MB)); then
 	set_dirty ratio 20
 	set_dirty background_ratio 10
-	echo $((128 * MB)) > "$cgroup/memory.max"
 	# Its writeback is charged to it, so this is the rate of its own drain.
 	[ "$DISK_KIND" = wbdisk ] ||
-		echo "$(< "/sys/block/$DISK_NAME/dev") wbps=$((LINK_MBPS * 1000000))" > "$cgroup/io.max"
-	(echo "$BASHPID" > "$cgroup/cgroup.procs" && exec dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null) &
+		echo "$(< "/sys/block/$DISK_NAME/dev") wbps=$((LINK_MBPS * 1000000))" > "$CGROUP/io.max"
+	cgroup_exec watch dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null &
 	WRITER=$!
 	# What the kernel knows of a cgroup's dirty memory may be 4 s old: at first the
 	# writer may fill the cgroup and wait for reclaim.
@@ -176,8 +168,7 @@ if echo +memory > /sys/fs/cgroup/cgroup.subtree_control && mkdir "$cgroup" &&
 	show cgroup
 	check "a limit of the cgroup is named" [ "$(writer_of cgroup .cause)" = cgroup ]
 	check "so is the cgroup" cgroup_slept
-	kill "$WRITER"
-	wait "$WRITER" 2> /dev/null
+	stop_tasks "$WRITER"
 else
 	skip_test "a limit of the cgroup is named" "no memory and io controllers"
 	skip_test "so is the cgroup" "no memory and io controllers"

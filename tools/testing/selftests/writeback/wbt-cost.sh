@@ -98,7 +98,7 @@ echo "${OPT[sched]}" 2> /dev/null > "$(queue_file scheduler)" || skip_all "has n
 settings=(default off)
 policy=
 if [ -e "$(queue_file wbt_policy)" ]; then
-	policy=$(sed 's/.*\[\(.*\)\].*/\1/' "$(queue_file wbt_policy)")
+	policy=$(value_of "$(queue_file wbt_policy)")
 	settings+=(requests)
 fi
 

@@ -13,8 +13,9 @@
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=lib-wbt-bytes.sh
 . "$WB_DIR/lib-wbt-bytes.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
 
-readonly CGROUP=/sys/fs/cgroup
 readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
 readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
@@ -189,22 +190,15 @@ function test_direct() {
 
 # swap_out() - push some tmpfs out of a small cgroup
 function swap_out() {
-	local group=$CGROUP/wbt-bytes
-	mkdir "$group" && on_exit rmdir "$group" || return
-	echo "${SWAP_MEMORY_MIB}M" > "$group/memory.max" || return
-	(
-		echo "$BASHPID" > "$group/cgroup.procs"
-		# Zeroes are not written.
-		exec yes calm
-	) | (
-		echo "$BASHPID" > "$group/cgroup.procs"
-		exec dd of="$WB_OUT/swapped/data" bs=64k count=$((SWAPPED_MIB * 16)) iflag=fullblock
-	)
+	cgroup_create swap "${SWAP_MEMORY_MIB}M" || return
+	# Zeroes are not written.
+	cgroup_run swap yes calm |
+		cgroup_run swap dd of="$WB_OUT/swapped/data" bs=64k count=$((SWAPPED_MIB * 16)) iflag=fullblock
 } 2>> "$WB_OUT/tasks.err"
 
 function test_swap() {
 	local n most ms first last
-	if ! { echo +memory > "$CGROUP/cgroup.subtree_control"; } 2> /dev/null; then
+	if ! cgroups_enable memory; then
 		skip_test "swap: the backlog outlasts it" "needs the memory controller of cgroup v2"
 		skip_test "swap: it is not held back" "needs the memory controller of cgroup v2"
 		return
