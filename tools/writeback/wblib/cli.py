@@ -37,8 +37,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``wb``; returns its exit code (0 ok, 1 failed, 2 wrong usage, 130 interrupted)."""
-    # A closed pipe (wb ... | head) or a kill ends quietly, with the same clean-up as Ctrl-C.
+    # A closed pipe (wb ... | head), a kill or a closed terminal ends quietly, with the same clean-up as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         args = parser().parse_args(argv)
         return int(args.func(args))

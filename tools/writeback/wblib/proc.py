@@ -1,17 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running other programs: one place for logging, errors and progress."""
 
+import contextlib
 import hashlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .errors import WbError
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C, a kill or a closed terminal waits for the end of the block.
+
+    A thread started inside keeps them blocked, so that they reach the main thread.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def need(tool: str, package: str) -> str:

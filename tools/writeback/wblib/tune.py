@@ -4,7 +4,6 @@
 import argparse
 import json
 import os
-import signal
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -144,8 +143,6 @@ def _need_root(machine: Machine) -> None:
 def run(args: argparse.Namespace) -> int:
     """``wb tune``."""
     machine = Machine(Path(args.root))
-    # A closed terminal is to end it like Ctrl-C: with the file removed.
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
     if args.undo:
         if args.dir or args.apply or args.simulate:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)

@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import WbError
+from .proc import uninterrupted
 from .stats import quantile
 
 MIB = 1 << 20
@@ -93,9 +93,8 @@ def scratch(directory: Path) -> Iterator[Path]:
             raise WbError(f"cannot write below {directory}: {exc.strerror}") from exc
         yield path
     finally:
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        shutil.rmtree(path, ignore_errors=True)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        with uninterrupted():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _open(path: Path, flags: int, direct: bool) -> int:
@@ -144,15 +143,18 @@ def _in_threads(count: int, work: Callable[[int], None], stop: threading.Event) 
             stop.set()
 
     threads = [threading.Thread(target=one, args=(n,), daemon=True) for n in range(count)]
-    for thread in threads:
-        thread.start()
     try:
+        # None may write on after this function has ended.
+        with uninterrupted():
+            for thread in threads:
+                thread.start()
         for thread in threads:
             thread.join()
     finally:
         stop.set()
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
     if errors:
         raise errors[0]
 
@@ -249,8 +251,9 @@ def _loaded(place: Path, there: int, mib: int, direct: bool, pool: list[mmap.mma
             done.set()
 
     thread = threading.Thread(target=writer, daemon=True)
-    thread.start()
     try:
+        with uninterrupted():
+            thread.start()
         times = _reads(place / "data", there, direct, lambda _n: done.is_set(), seed=2)
     except BaseException:
         done.set()
@@ -259,7 +262,8 @@ def _loaded(place: Path, there: int, mib: int, direct: bool, pool: list[mmap.mma
             os.truncate(place / "loaded", 0)
         raise
     finally:
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
     return times, (rate[0] if rate else None)
 
 

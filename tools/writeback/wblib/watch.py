@@ -5,7 +5,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -90,8 +89,6 @@ def run(args: argparse.Namespace) -> int:
     if args.once and args.count not in (None, 1):
         raise WbError("--once and --count exclude each other", 2)
     count = 1 if args.once else args.count
-    # A closed terminal is to end it like Ctrl-C.
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         _watch(machine, args, count)
     except KeyboardInterrupt:

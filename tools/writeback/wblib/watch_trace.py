@@ -8,13 +8,13 @@ the machine changes and removing it restores everything.
 import contextlib
 import os
 import re
-import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import WbError
+from .proc import uninterrupted
 from .watch_read import Machine
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
@@ -205,11 +205,8 @@ class Trace:
 
     def close(self) -> None:
         """Remove what there is; Ctrl-C in here does not leave anything behind."""
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-        try:
+        with uninterrupted():
             self._close()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _close(self) -> None:
         if self._pipe is not None:
