@@ -171,7 +171,7 @@ def test_tar_holds_the_installed_tests(checkout: Checkout, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("args", "says"), [
-    (["--kernel", "nonsense"], "unknown kernel 'nonsense': choose from stock, patched, tree"),
+    (["--kernel", "nonsense"], "unknown kernel 'nonsense': choose from stock, patched, tree, replay"),
     (["--flavour", "nonsense"], "unknown flavour 'nonsense': choose from slim, tracing, debug"),
     (["--kernel", "tree"], "run 'make tree' first"),
     (["-j", "-1"], "at least 1"),

@@ -185,7 +185,7 @@ _CASES = (
         "Alibaba Cloud Linux 2: 28 MB/s under nodelalloc,dioread_nolock",
         (*_disk("fifo"),
          Axis("mounts", "all", "one set of mount options, or all",
-              ("all", "delalloc", "nodelalloc", "nodelalloc,dioread_nolock")),
+              ("all", "delalloc", "nodelalloc", "nodelalloc,dioread_nolock", "4.19")),
          Axis("dd-mib", "500", "size of the file that dd writes", (), 1, 16384, "MiB"),
          Axis("cp-mib", "2064", "size of the file that cp writes, above 2 GiB as published; 0 = no cp", (), 0, 16384,
               "MiB")),
@@ -225,6 +225,14 @@ _CASES = (
         "none: with nodelalloc,dioread_nolock no worse than with delalloc; skips where that is ignored",
         (Axis("cuts", "3", "how many moments of each set of mount options the power is cut at", (), 1, 99),),
         wall_s=60,
+        needs_series=True,
+    ),
+    Case(
+        "ext4-kunit",
+        "KUnit suite of ext4's extents: insert, merge, split, convert",
+        "none: tests rules of dioread_nolock with nodelalloc; skips on a kernel without the suite",
+        (),
+        wall_s=10,
         needs_series=True,
     ),
     Case(

@@ -76,7 +76,7 @@ METRICS = (
                "wbt-fixes: longest wait of a background write beside them"),
     MetricInfo(r"knob_changes|disk_removals", "knob_changes, disk_removals", "count", "",
                "wbt-stress: settings changed, and disks removed, under load"),
-    MetricInfo(r"kunit_cases", "kunit_cases", "count", "", "wbt-kunit, wbdisk-kunit: KUnit cases that ran"),
+    MetricInfo(r"kunit_cases", "kunit_cases", "count", "", "wbt-kunit, ext4-kunit, wbdisk-kunit: KUnit cases that ran"),
     MetricInfo(r"cost_(read|write)_ns_.*", "cost_read_ns_X, cost_write_ns_X", "ns", "lower",
                "wbt-cost: CPU time per 4-KiB O_DIRECT read, per page written; X: default, off, or the policy"),
     MetricInfo(r"bytes_(leave|obey)", "bytes_leave, bytes_obey", "ms", "lower",

@@ -34,6 +34,7 @@ EXAMPLES = """\
 examples:
   wb build                                 the stock kernel
   wb build --kernel patched                base + the series
+  wb build --kernel replay                 base + what brings 4.19's ext4 back (ext4-nodelalloc)
   wb build --kernel tree --flavour debug   the working tree of 'make tree', with lockdep and KASAN
   wb build --tar /tmp/ksft.tar.xz          also pack the kselftests (for a real machine with this kernel)
   BASE=~/linux-6.12.50 wb build            another base
@@ -59,7 +60,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add ``wb build``."""
     p = sub.add_parser("build", help="build a kernel and its kselftests", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--kernel", default="stock", help="stock, patched or tree (default stock)")
+    p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
     p.add_argument("--flavour", default="slim", help="slim, tracing (BTF) or debug (lockdep, KASAN; default slim)")
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="parallel compilers (default: one per core)")
     p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.gz, .tar.xz)")
@@ -96,14 +97,14 @@ def compiler() -> str:
 
 
 def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
-    """The kernel of ``variant`` (stock, patched, tree) and ``flavour`` (slim, tracing, debug).
+    """The kernel of ``variant`` (stock, patched, tree, replay) and ``flavour`` (slim, tracing, debug).
 
     jobs: parallel compilers, 0 = one per core.  Returns at once when the same
     base, content, configuration and compiler were built before; patched and
     tree with an empty series are the stock kernel.  WbError names the log.
     """
     what = sources.describe(variant)
-    wanted = kconfig.fragments(flavour, series=bool(what.content))
+    wanted = kconfig.fragments(flavour, series=what.series)
     key = sha256_text("\n".join([what.base.ident, what.content, wanted, compiler(), str(RECIPE)]))
     products = BUILD / "kernels" / key[:12]
     out = what.tree / f"out-{flavour}"
@@ -197,7 +198,7 @@ def _objects(kernel: Kernel) -> None:
         sources.prepare(sources.describe(kernel.name))
         return
     what = sources.describe(kernel.name)
-    wanted = kconfig.fragments(kernel.flavour, series=bool(what.content))
+    wanted = kconfig.fragments(kernel.flavour, series=what.series)
     _compile(what, kernel.flavour, wanted, kernel.key, 0)
 
 

@@ -45,12 +45,13 @@ def patches(root: Path = ROOT) -> list[Path]:
     return [seen[n] for n in sorted(seen)]
 
 
-def patchset_hash(root: Path = ROOT) -> str:
+def patchset_hash(files: Sequence[Path] | None = None) -> str:
     """KCIDB's patchset hash: sha256 of the patches' sha256 in order, one per line; "" for no patches.
 
+    files: the patches, instead of the series.
     Source: kcidb-io schema v5, checkouts/patchset_hash ("empty string if no patches").
     """
-    files = patches(root)
+    files = patches() if files is None else files
     return sha256_text("".join(sha256_file(p) + "\n" for p in files)) if files else ""
 
 

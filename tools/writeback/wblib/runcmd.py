@@ -29,7 +29,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("run", help="run one case in a guest", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("case", metavar="CASE", help="see 'wb list'")
-    p.add_argument("--kernel", default="stock", help="stock, patched or tree (default stock)")
+    p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
     p.add_argument("--seed", default="1", help="seed of everything random (default 1)")
     p.add_argument("--json", metavar="FILE", help="write the result object to FILE, '-' for stdout")
     p.add_argument("--lane", choices=("exact", "functional"), default="exact",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The source trees kernels are built from: stock, patched (base + series) and the working tree."""
+"""The source trees kernels are built from: stock, patched (base + series), replay and the working tree.
+
+replay: base + the selftests' own patches, which bring old behaviour back for a test; not part of the series.
+"""
 
 import contextlib
 import json
@@ -13,14 +16,15 @@ from pathlib import Path
 
 from . import base, patchqueue
 from .errors import WbError
-from .paths import BUILD
+from .paths import BUILD, SELFTESTS
 from .proc import run, sha256_file, sha256_text
 
 PATCHED = base.SRC / "patched"
 TREE = BUILD / "tree"
 # What a build adds to a source tree; never part of its content.
 ADDED = ("out-slim", "out-tracing", "out-debug", "tools/testing/selftests/writeback")
-VARIANTS = ("stock", "patched", "tree")
+REPLAY = base.SRC / "replay"
+VARIANTS = ("stock", "patched", "tree", "replay")
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,14 @@ class Source:
     content: str
     patchset: str
 
+    @property
+    def series(self) -> bool:
+        """True if the series is in it."""
+        return bool(self.content) and self.variant != "replay"
+
 
 def describe(variant: str) -> Source:
-    """What ``variant`` (stock, patched or tree) would be built from; makes no tree."""
+    """What ``variant`` (one of VARIANTS) would be built from; makes no tree."""
     if variant not in VARIANTS:
         raise WbError(f"unknown kernel '{variant}': choose from {', '.join(VARIANTS)}", 2)
     origin = base.locate()
@@ -43,8 +52,12 @@ def describe(variant: str) -> Source:
         return Source(variant, base.STOCK, origin, "", "")
     if variant == "patched":
         patchset = patchqueue.patchset_hash()
-        content = _series_content(origin, patchset)
+        content = _content(origin, patchset, patchqueue.patches(), BUILD / "series-content")
         return Source(variant, PATCHED if content else base.STOCK, origin, content, patchset)
+    if variant == "replay":
+        patchset = patchqueue.patchset_hash(_replay_patches())
+        return Source(variant, REPLAY, origin,
+                      _content(origin, patchset, _replay_patches(), BUILD / "replay-content"), patchset)
     return Source(variant, working_tree(), origin, _tree_content(), patchqueue.patchset_hash())
 
 
@@ -53,10 +66,15 @@ def prepare(source: Source) -> Path:
     if source.tree == TREE:
         return TREE
     stock = base.stock(source.base)
-    if source.tree == PATCHED:
-        with base.lock("src-patched"):
-            sync_patched(source.base, stock, PATCHED, patchqueue.patches())
+    if source.tree in (PATCHED, REPLAY):
+        files = _replay_patches() if source.tree == REPLAY else patchqueue.patches()
+        with base.lock(f"src-{source.tree.name}"):
+            sync_patched(source.base, stock, source.tree, files)
     return source.tree
+
+
+def _replay_patches() -> list[Path]:
+    return sorted((SELFTESTS / "replay").glob("*.patch"))
 
 
 def working_tree() -> Path:
@@ -92,17 +110,16 @@ def changed(repo: Path, tree: str = "HEAD") -> list[str]:
     return patchqueue.git(repo, "diff", "--no-renames", "--name-only", "-z", "base", tree).split("\0")[:-1]
 
 
-def _series_content(origin: base.Base, patchset: str) -> str:
-    """Content hash of base + series; remembered, as finding it means applying the series."""
+def _content(origin: base.Base, patchset: str, files: list[Path], memo: Path) -> str:
+    """Content hash of base + ``files``; remembered in ``memo``, as finding it means applying them."""
     if not patchset:
         return ""
-    memo = BUILD / "series-content"
     with contextlib.suppress(OSError, ValueError):
         ident, known, content = memo.read_text().split()
         if (ident, known) == (origin.ident, patchset):
             return content
     with _scratch() as repo:
-        patchqueue.scratch_repo(origin, patchqueue.patches(), repo)
+        patchqueue.scratch_repo(origin, files, repo)
         content = content_hash(changed(repo), repo)
     base.write_atomic(memo, f"{origin.ident} {patchset} {content}")
     return content

@@ -6,6 +6,10 @@
 # Linux 2, a 4.19 kernel).  6.12 ignores dioread_nolock under nodelalloc; what is
 # left is the cost of one allocation and one transaction per page.
 #
+# A test kernel with the parameter ext4.replay_4_19 brings 4.19's behaviour back, where
+# every block was an unwritten extent of its own: the set "4.19", which is
+# nodelalloc,dioread_nolock with the parameter on.
+#
 # Per mount option set, on a new file system:
 #	dd	--dd-mib by writes of 10 MiB, with conv=fsync: write_mbps_M is dd's own
 #		figure and includes the write-back
@@ -21,13 +25,14 @@
 . "$WB_DIR/lib-fio.sh"
 
 readonly MOUNTS=(delalloc nodelalloc "nodelalloc,dioread_nolock")
+readonly REPLAY=/sys/module/ext4/parameters/replay_4_19
 readonly PAGE=4096
 readonly TICKS_PER_S=100	# USER_HZ of /proc/stat
 readonly PATTERN_MIB=16		# data that is compared, kept by the modelled disk
 
 opt_add dd-mib 500 '[1-9][0-9]{0,5}' "MiB that dd writes"
 opt_add cp-mib 2064 '[0-9]{1,6}' "MiB that cp writes, above 2 GiB as reported; 0 = no cp"
-opt_add mounts all 'all|delalloc|nodelalloc|nodelalloc,dioread_nolock' "one set of mount options, or all"
+opt_add mounts all 'all|delalloc|nodelalloc|nodelalloc,dioread_nolock|4.19' "one set of mount options, or all"
 opt_disk fifo
 opt_parse "Speed and CPU cost of buffered writes on ext4 with and without delayed allocation." "$@"
 
@@ -105,30 +110,37 @@ function data_survives() {
 	[ "$expect" = "$got" ]
 }
 
-# run_mount(options) - five results
+# run_mount(options) - five results; 4.19: see the top
 function run_mount() {
-	local options=$1 suffix=${1//,/_}
+	local options=$1 suffix=${1//[,.]/_}
+	if [ "$options" = 4.19 ]; then
+		echo 1 > "$REPLAY"
+		options=nodelalloc,dioread_nolock
+	fi
 	disk_setup ext4 "$options"
 	grep " $MNT " /proc/mounts | sed 's/^/# mounted: /'
-	check "$options: dd writes its file" run_dd "$suffix"
+	check "$1: dd writes its file" run_dd "$suffix"
 	rm -f "$MNT/dd"
 	if [ "${OPT[cp-mib]}" -gt 0 ]; then
-		check "$options: cp writes its file" run_cp "$suffix"
+		check "$1: cp writes its file" run_cp "$suffix"
 		rm -f "$MNT/source" "$MNT/copy"
 	else
-		skip_test "$options: cp writes its file" "--cp-mib=0"
+		skip_test "$1: cp writes its file" "--cp-mib=0"
 	fi
-	check "$options: data is read back" data_survives "$options"
+	check "$1: data is read back" data_survives "$options"
 	umount_fs "$MNT"
-	check "$options: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	check "$1: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
 	disk_teardown
+	[ "$1" != 4.19 ] || echo 0 > "$REPLAY"
 }
 
 wb_begin awk dd cp filefrag e2fsck seq
 [ -z "${OPT[dir]}" ] || skip_all "mounts with its own options: use --disk, not --dir"
 disk_check
 mounts=("${MOUNTS[@]}")
+[ ! -e "$REPLAY" ] || mounts+=(4.19)
 [ "${OPT[mounts]}" = all ] || mounts=("${OPT[mounts]}")
+[ "${OPT[mounts]}" != 4.19 ] || [ -e "$REPLAY" ] || skip_all "needs the test kernel with ext4.replay_4_19"
 ktap_set_plan $((4 * ${#mounts[@]} + 1))
 for options in "${mounts[@]}"; do
 	run_mount "$options"

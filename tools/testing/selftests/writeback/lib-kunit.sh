@@ -31,3 +31,16 @@ function kunit_relay() {
 	done < "$1.suites"
 	metric kunit_cases "$(grep -cE '^ +(not )?ok [0-9]+ ' "$1.suites")" count
 }
+
+# kunit_booted(suite, option) - a whole case: the results of a suite that is built in
+# and ran when the kernel booted
+function kunit_booted() {
+	wb_begin dmesg awk
+	dmesg | kunit_log > "$WB_OUT/kunit.log"
+	[ "$(kunit_suites "$WB_OUT/kunit.log" "$1")" -gt 0 ] ||
+		skip_all "no results in the kernel log: needs $2, kunit.enable=1, and to run soon after boot"
+	ktap_set_plan 2
+	kunit_relay "$WB_OUT/kunit.log" "$1"
+	check_dmesg
+	ktap_finished
+}
