@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import kcidb, results
+from . import kcidb, results, venv
 from . import kernel as kernels
 from .errors import WbError
 from .paths import TOOLS
@@ -104,6 +104,7 @@ def export(args: argparse.Namespace) -> int:
     """``wb lab kcidb``."""
     if not kcidb.ORIGIN.fullmatch(args.origin):
         raise WbError(f"--origin '{args.origin}': lower-case letters, digits and _ only", 2)
+    by_schema = venv.has("kcidb_io")
     found = [r for place in args.results
              for r in (results.load_all(place) if place.is_file() else results.scan(place))]
     if not found:
@@ -117,6 +118,6 @@ def export(args: argparse.Namespace) -> int:
         results.write_file(args.output, text.encode())
     else:
         print(text, end="")
-    checked = "valid by kcidb-io" if kcidb.has_schema() else "kcidb-io is not installed: only references were checked"
+    checked = "valid by kcidb-io" if by_schema else "kcidb-io is not installed: only references were checked"
     say(f"{len(found)} runs, {len(data['tests'])} tests, {checked}")
     return 0
