@@ -3,12 +3,13 @@
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from wblib import bench, results
+from wblib import axes, bench, results, runcmd, suites
 from wblib.errors import WbError
 from wblib.suites import SUITES, Job
 
@@ -140,3 +141,32 @@ def test_bad_input(runner: list[Job], argv: list[str], words: str) -> None:
 
 def test_minutes() -> None:
     assert [bench.minutes(s) for s in (10, 600, 5399, 7200)] == ["1 min", "10 min", "90 min", "2.0 h"]
+
+
+def test_shards_are_a_partition(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    for i in (1, 2, 3):
+        assert call("peers", "--seeds", "1", "--shard", f"{i}/3", "--json", "-") == 0
+    capsys.readouterr()
+    want = suites.jobs(SUITES["peers"].cells, ["stock"], [1])
+    assert len(runner) == len(want)
+    assert all(job in runner for job in want)
+
+
+def test_more_shards_than_runs(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("smoke", "--shard", "9/9") == 0
+    assert runner == []
+    assert "empty" in capsys.readouterr().err
+
+
+def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line, parsed as wb run does, is one run of the suite."""
+    assert call("block", "--kernel", "stock", "patched", "--seeds", "1", "--cpu", "max,erms=off", "--list-cells") == 0
+    assert runner == []
+    top = argparse.ArgumentParser()
+    runcmd.register(top.add_subparsers())
+    found = []
+    for words in map(shlex.split, capsys.readouterr().out.splitlines()):
+        args = top.parse_args(words[1:])
+        assert args.cpu == "max,erms=off"
+        found.append(Job(args.case, axes.validate(args.case, axes.given_axes(args)), int(args.seed), args.kernel))
+    assert found == suites.jobs(SUITES["block"].cells, ["stock", "patched"], [1])

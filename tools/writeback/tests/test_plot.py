@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import plot, results
+from wblib import plot, results, venv
 from wblib.errors import WbError
 
 
@@ -116,7 +116,7 @@ def test_bad_input(argv: list[str], words: str) -> None:
 
 def no_matplotlib(monkeypatch: pytest.MonkeyPatch, build: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    monkeypatch.setattr(plot, "BUILD", build)
+    monkeypatch.setattr(venv, "BUILD", build)
     monkeypatch.delenv("WB_IN_VENV", raising=False)
 
 

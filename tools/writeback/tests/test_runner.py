@@ -131,3 +131,20 @@ def test_a_skipped_case_says_why(lane: SimpleNamespace, capsys: pytest.CaptureFi
     assert (found.status, found.meta["skip"]) == ("skip", "no queue/wbt_policy")
     runcmd.print_result(found)
     assert "skip (no queue/wbt_policy)" in capsys.readouterr().out
+
+
+def test_the_axis_ram_is_the_guests_memory(lane: SimpleNamespace) -> None:
+    def memory(**given: str) -> int:
+        job = Job("tune-replay", ax.validate("tune-replay", given), 1, "stock")
+        return runner.guest_of(job, lane.prepared, runner.Options()).memory_mib
+
+    assert (memory(), memory(ram="8192")) == (2048, 8192)
+
+
+def test_the_hosts_cpu_is_told_where_it_decides_times(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qemu, "host_cpu", lambda: "Some CPU")
+    monkeypatch.setattr(qemu, "kvm_works", lambda _image: False)
+    job = Job("read-latency", ax.validate("read-latency", {}), 1, "stock")
+    found = [runner.run_many([job], options=runner.Options(lane=name))[0].meta.get("host_cpu")
+             for name in ("exact", "functional")]
+    assert found == [None, "Some CPU"]

@@ -64,7 +64,7 @@ class Axis:
 class Case:
     """One case: what it measures and what one run of it costs.
 
-    guest_mib: RAM of the guest.  wall_s: about how long one seed takes on one
+    guest_mib: RAM of the guest, which an axis "ram" overrides.  wall_s: about how long one seed takes on one
     core, for the first estimate of the time left.  needs_series: it tests what
     the series changes, so that on the stock kernel it fails or skips; suites
     leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
@@ -265,6 +265,8 @@ _CASES = (
                  0, 64),
             Axis("probe", "none", "beside the writer: append 4 KiB and fsync, 100 times a second", ("none", "fsync")),
             Axis("mib", "256", "size of the file written", (), 1, 16384, "MiB"),
+            Axis("held", "0", "trace how long the writer sleeps in balance_dirty_pages", ("0", "1")),
+            Axis("ram", "2048", "memory of the guest", (), 512, 65536, "MiB"),
         ),
         wall_s=40,
     ),
@@ -426,6 +428,11 @@ def check_seed(text: str | int) -> int:
     raise WbError(f"seed '{text}': must be a number from 1 to {SEED_MAX}", 2)
 
 
+def word(text: str) -> str:
+    """``text`` as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", text)
+
+
 def slug(name: str, axes: Mapping[str, str]) -> str:
     """A directory name for validated ``axes``: the main ones, then what differs from the default.
 
@@ -434,7 +441,7 @@ def slug(name: str, axes: Mapping[str, str]) -> str:
     """
     words = []
     for axis in case(name).axes:
-        value = re.sub(r"[^A-Za-z0-9_]+", "-", axes.get(axis.name, axis.default))
+        value = word(axes.get(axis.name, axis.default))
         if axis.main and value in axis.choices and value != "default" and axis.name != "wbt":
             words.append(value)
         elif axis.main or axes.get(axis.name, axis.default) != axis.default:
@@ -452,6 +459,16 @@ def guest_args(name: str, axes: Mapping[str, str], seed: int) -> list[str]:
         if (axis.main or value != axis.default) and value != axis.omit:
             words.append(f"--{axis.name}={value}")
     return [*words, f"--seed={seed}"]
+
+
+def options(case: str, axes: Mapping[str, str]) -> list[str]:
+    """The axes of a case as options of ``wb run``, those at their defaults left out."""
+    known = {a.name: a.default for a in CASES[case].axes} if case in CASES else {}
+    words: list[str] = []
+    for name, value in axes.items():
+        if known.get(name) != value:
+            words += [f"--{name}", value]
+    return words
 
 
 def add_axis_options(parser: argparse.ArgumentParser) -> None:

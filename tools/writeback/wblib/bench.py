@@ -4,11 +4,13 @@
 import argparse
 import json
 import os
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
-from . import compare, qemu, results
+from . import compare, identity, qemu, results
 from .errors import WbError
 from .proc import say
 from .results import Result
@@ -23,7 +25,11 @@ examples:
   wb bench peers --kernel stock patched      both kernels, then the A/B tables
   wb bench read-latency --seeds 1,7,20-24 -j 8
   wb bench all --dry-run                     what would run, and for how long
+  wb bench block --shard 2/8 -j 4            the second eighth of it, on one of eight machines
+  wb bench block --list-cells | parallel -j2 any scheduler: a 'wb run' command per line
 Finished runs are kept: the same command again goes on where it was stopped.
+Each cell is one guest of its own, so shards need nothing of each other; give the
+result directories of all machines to 'wb compare --from' and 'wb report'.
 exit code: 0 all passed, 1 a run failed, 2 wrong usage"""
 
 # Columns of the read-latency table: metric, heading, divisor.
@@ -68,7 +74,7 @@ def medians_table(found: Sequence[Result]) -> str:
             s = summary(got)
             unit = next(str(r.metrics[metric]["unit"]) for r in found if metric in r.metrics)
             rows.append([metric, unit, number(s.median), number(s.spread), str(s.n)])
-    head = compare.title(first.case, str(first.meta.get("lane", "exact")), first.axes)
+    head = compare.title(first.case, identity.lane(first), first.axes)
     return f"{head}\n{table(['metric', 'unit', 'median', 'spread', 'seeds'], rows, left=2)}"
 
 
@@ -103,6 +109,21 @@ def describe(one: Suite) -> str:
     return f"{one.name:13} {len(one.cells):4} cells  {minutes(one.wall_s()):>7} per seed  {one.help}"
 
 
+def shard(text: str, job_list: Sequence[Job]) -> list[Job]:
+    """The jobs of shard "i/n": every n-th from the i-th on, so that all shards take about as long."""
+    match = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise WbError(f"--shard '{text}': must be I/N with 1 <= I <= N, such as 2/8", 2)
+    return list(job_list[int(match[1]) - 1::int(match[2])])
+
+
+def command(job: Job, cpu: str) -> str:
+    """``wb run`` of one job: with the same result, in the same place, as within the bench."""
+    words = ["tools/writeback/wb", "run", job.case, "--kernel", job.kernel, *ax.options(job.case, job.axes),
+             *(["--cpu", cpu] if cpu != qemu.CPU else []), "--seed", str(job.seed)]
+    return shlex.join(words)
+
+
 def minutes(seconds: float) -> str:
     """Time on one core as "12 min" or "3.4 h"."""
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, seconds / 60):.0f} min"
@@ -126,12 +147,20 @@ def run(args: argparse.Namespace) -> int:
         raise WbError(f"-j {parallel}: must be 1..256", 2)
     cpu = qemu.check_cpu(args.cpu)
     job_list = jobs(chosen.cells, kernels, seed_list)
+    if args.shard is not None:
+        job_list = shard(args.shard, job_list)
     for note in left_out(chosen.cells, kernels):
         say(f"  {note}")
+    if args.list_cells:
+        print("\n".join(command(job, cpu) for job in job_list))
+        return 0
+    if not job_list:
+        say(f"shard {args.shard} of {chosen.name} is empty: there are fewer runs than shards")
+        return 0
     if args.dry_run:
         for job in job_list:
             print(f"{job.case} {ax.slug(job.case, job.axes)} seed {job.seed} on {job.kernel}")
-        estimate = chosen.wall_s() * len(seed_list) * len(kernels) / min(parallel, len(job_list))
+        estimate = sum(ax.case(j.case).wall_s for j in job_list) / min(parallel, len(job_list))
         print(f"{len(job_list)} runs, about {minutes(estimate)} with {parallel} at a time")
         return 0
     found = run_jobs(job_list, parallel, force=args.force, cpu=cpu)
@@ -143,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     if args.json:
         results.write_file(Path(args.json), text.encode())
-    if len(kernels) == 2:
+    if len(kernels) == 2 and args.shard is None:
         print(render_pair(found, *kernels))
     else:
         for kernel in kernels:
@@ -165,5 +194,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                    help="QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")
+    p.add_argument("--shard", metavar="I/N", help="only every N-th run from the I-th on: one of N machines")
+    p.add_argument("--list-cells", action="store_true", help="print a 'wb run' command for each run, and run nothing")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and for how long")
     p.set_defaults(func=run)

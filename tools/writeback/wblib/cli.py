@@ -10,7 +10,7 @@ import sys
 from .errors import WbError
 
 MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "series", "watch",
-           "tune")
+           "tune", "lab")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

@@ -5,13 +5,14 @@ import argparse
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from . import axes as ax
 from . import results
 from .errors import WbError
+from .identity import all_axes, lane, line, merge
 from .paths import RESULTS
 from .proc import say
 from .results import Result
@@ -24,6 +25,7 @@ examples:
   wb compare before.json after.json            two files of 'wb run --json'
   wb compare stock patched --case read-latency --metric read_p99_95
   wb compare stock patched --fail-on-regression 5
+  wb compare stock patched --from lab1/results --from lab2/results   of several machines
 
 Columns: medians over the seeds of A and of B, B against A in percent, seeds
 of A/B, and the spread (interquartile range) of A/B.  The last column says
@@ -90,6 +92,8 @@ METRICS = (
     MetricInfo(r"bytes_sync_writes", "bytes_sync_writes", "requests", "", "wbt-order: writes of these tasks"),
     MetricInfo(r"bytes_background_share", "bytes_background_share", "percent", "",
                "wbt-order: share of the background beside the sync of a large file"),
+    MetricInfo(r"held_ms_max_.*", "held_ms_max_X", "ms", "lower",
+               "tune-replay --held 1: longest time that the writer was held in one go"),
     MetricInfo(r"throttled_s(_.*)?", "throttled_s_R", "s", "",
                "time the writer slept in balance_dirty_pages at dirty ratio R"),
     MetricInfo(r"memory_mbps|disk_mbps", "memory_mbps, disk_mbps", "MB/s", "",
@@ -202,23 +206,11 @@ class Comparison:
     notes: list[str]
 
 
-def lane(result: Result) -> str:
-    """The lane of a run, with its CPU model when that is not the default one: times of two CPUs never mix."""
-    cpu = result.meta.get("cpu")
-    return str(result.meta.get("lane", "exact")) + (f" cpu={cpu}" if cpu else "")
-
-
-def _all_axes(result: Result) -> dict[str, str]:
-    """The axes of a run, those at their defaults that the rig did not have when it ran."""
-    known = ax.CASES[result.case].axes if result.case in ax.CASES else ()
-    return {a.name: a.default for a in known if not a.main} | result.axes
-
-
 def group(found: Iterable[Result]) -> dict[Key, list[Result]]:
     """Runs that differ only in their seed, by case, lane and axes; a seed counts once."""
     groups: dict[Key, dict[int, Result]] = {}
     for result in found:
-        key = (result.case, lane(result), tuple(sorted(_all_axes(result).items())))
+        key = (result.case, lane(result), tuple(sorted(all_axes(result).items())))
         groups.setdefault(key, {})[result.seed] = result
     return {k: [by_seed[s] for s in sorted(by_seed)] for k, by_seed in sorted(groups.items())}
 
@@ -261,12 +253,9 @@ def _pair(a: str, b: str) -> str:
     return "" if a == b == "-" else f"{a}/{b}"
 
 
-def title(case: str, lane: str, axes: dict[str, str]) -> str:
-    """The case with its main axes and what differs from the default."""
-    known = {x.name: x for x in ax.CASES[case].axes} if case in ax.CASES else {}
-    words = [f"{k}={v}" for k, v in axes.items() if k not in known or known[k].main or v != known[k].default]
-    return textwrap.fill(" ".join([case, *words, *([f"lane={lane}"] if lane != "exact" else [])]), 78,
-                         subsequent_indent="  ")
+def title(case: str, lane: str, axes: Mapping[str, str]) -> str:
+    """``line``, folded."""
+    return textwrap.fill(line(case, lane, axes), 78, subsequent_indent="  ")
 
 
 def render(comparison: Comparison) -> str:
@@ -286,6 +275,34 @@ def render(comparison: Comparison) -> str:
     return "\n".join(lines + [f"  {n}" for n in comparison.notes])
 
 
+def find_in(places: Sequence[str], kernel: str) -> tuple[str, list[Result], list[str]]:
+    """The results of ``kernel`` (or KERNEL-KEY8) below several machines' directories: label, results, notes.
+
+    WbError when there is none, or when the machines had different builds of it.
+    """
+    name, _, key = kernel.partition("-")
+    found = [r for place in places for r in _below(Path(place))
+             if r.kernel == name and str(r.meta.get("image_hash", "")).startswith(key)]
+    if not found:
+        raise WbError(f"no results of '{kernel}' below {', '.join(places)}: "
+                      "with --from, A and B are kernels, such as stock or stock-1a2b3c4d", 2)
+    _one_kernel(found, ", ".join(places))
+    kept, notes = merge(found)
+    return f"{kernel} of {len(places)} places", kept, notes
+
+
+def _below(place: Path) -> list[Result]:
+    if not place.exists():
+        raise WbError(f"--from {place}: no such file or directory", 2)
+    return results.load_all(place) if place.is_file() else results.scan(place)
+
+
+def _one_kernel(found: Sequence[Result], where: str) -> None:
+    kernels = sorted({f"{r.kernel} {str(r.meta.get('image_hash', ''))[:8]}".strip() for r in found})
+    if len(kernels) > 1:
+        raise WbError(f"{where} holds results of several kernels ({', '.join(kernels)}): name one of them", 2)
+
+
 def find(spec: str) -> tuple[str, list[Result]]:
     """The results that ``spec`` names, with a label: a file, a directory, or a kernel below results/.
 
@@ -299,9 +316,7 @@ def find(spec: str) -> tuple[str, list[Result]]:
     found = results.load_all(path) if path.is_file() else results.scan(path)
     if not found:
         raise WbError(f"no finished results below {path}: run some with 'wb run' or 'wb bench'")
-    kernels = sorted({f"{r.kernel} {str(r.meta.get('image_hash', ''))[:8]}".strip() for r in found})
-    if len(kernels) > 1:
-        raise WbError(f"{path} holds results of several kernels ({', '.join(kernels)}): name one of them", 2)
+    _one_kernel(found, str(path))
     return (spec if path.is_file() else path.name), found
 
 
@@ -326,7 +341,7 @@ def compare_all(a: Sequence[Result], b: Sequence[Result]) -> tuple[list[Comparis
         cases = [", ".join(sorted({k[0] for k in g})) for g in (ga, gb)]
         raise WbError(f"nothing to compare: no case with the same axes in both (A has {cases[0]}; B has {cases[1]})")
     only = [(side, [k for k in mine if k not in other]) for side, mine, other in (("A", ga, gb), ("B", gb, ga))]
-    return both, [f"only in {side}: {len(keys)} (first: {title(*keys[0][:2], dict(keys[0][2])).splitlines()[0]})"
+    return both, [f"only in {side}: {len(keys)} (first: {line(*keys[0][:2], dict(keys[0][2]))})"
                   for side, keys in only if keys]
 
 
@@ -338,10 +353,11 @@ def regressions(comparisons: Iterable[Comparison], percent: float) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """``wb compare``."""
-    labels, sides = [], []
+    labels, sides, notes = [], [], []
     for spec in (args.a, args.b):
-        label, found = find(spec)
+        label, found, dropped = find_in(args.places, spec) if args.places else (*find(spec), [])
         labels.append(label)
+        notes += dropped
         sides.append([r for r in found if args.case in (None, r.case)])
     if args.case is not None:
         ax.case(args.case)
@@ -353,15 +369,15 @@ def run(args: argparse.Namespace) -> int:
         if not comparisons:
             raise WbError(f"no metric starts with {' or '.join(args.metric)}", 2)
     if args.json:
-        print(json.dumps({"a": labels[0], "b": labels[1], "comparisons": [asdict(c) for c in comparisons]}, indent=1))
+        print(json.dumps({"a": labels[0], "b": labels[1], "notes": notes,
+                          "comparisons": [asdict(c) for c in comparisons]}, indent=1))
     else:
         print(f"A = {labels[0]}\nB = {labels[1]}\n")
         print("\n\n".join(render(c) for c in comparisons))
-        for line in only:
-            print(line)
+        print("".join(f"{text}\n" for text in (*only, *notes)), end="")
     bad = regressions(comparisons, args.fail_on_regression) if args.fail_on_regression is not None else []
-    for line in bad:
-        say(f"regression: {line}")
+    for text in bad:
+        say(f"regression: {text}")
     return 1 if bad else 0
 
 
@@ -379,6 +395,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("a", metavar="A", help="the base")
     p.add_argument("b", metavar="B", help="what is compared with it")
+    p.add_argument("--from", action="append", dest="places", metavar="DIR",
+                   help="results of another machine: a directory or JSON file; A and B are then kernels (repeatable)")
     p.add_argument("--case", help="only this case")
     p.add_argument("--metric", action="append", metavar="NAME", help="only metrics that start with NAME (repeatable)")
     p.add_argument("--json", action="store_true", help="print the comparison as JSON")

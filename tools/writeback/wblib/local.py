@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import axes as ax
 from . import kernel as kernels
-from . import ktap, results
+from . import ktap, qemu, results
 from .errors import WbError
 from .paths import RESULTS, SELFTESTS
 from .proc import need, run, say
@@ -47,8 +47,8 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
     if done.returncode == 2:
         raise WbError(f"{job.case} refuses these options: see the line above", 2)
     report = ktap.parse((place / "ktap").read_text(errors="replace"))
-    meta = {"release": release, "lane": "local", "command": " ".join(args), "git_rev": git_rev(),
-            "exit_code": done.returncode, "dir": str(place)}
+    meta = {"release": release, "lane": "local", "host_cpu": qemu.host_cpu(), "command": " ".join(args),
+            "git_rev": git_rev(), "exit_code": done.returncode, "dir": str(place)}
     result = results.Result(job.case, f"host-{release}", dict(job.axes), job.seed, report.metrics, meta,
                             results.status_of(report, done.returncode),
                             [{"name": t.name, "result": t.result} for t in report.tests])

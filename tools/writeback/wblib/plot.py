@@ -5,19 +5,15 @@ The same results give the same PNG, byte for byte, with the same matplotlib.
 """
 
 import argparse
-import importlib.util
 import json
 import math
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import compare, figure, plot_control, results
+from . import compare, figure, plot_control, results, venv
 from .errors import WbError
-from .paths import BUILD
 from .proc import say
 from .results import Result
 
@@ -50,15 +46,8 @@ def need_matplotlib() -> None:
 
     WbError when it is neither here nor there.  Call it before work that would be lost.
     """
-    if importlib.util.find_spec("matplotlib") is not None:
-        return
-    python = BUILD / "venv" / "bin" / "python"
-    if python.exists() and not os.environ.get("WB_IN_VENV"):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.environ["WB_IN_VENV"] = "1"
-        os.execv(python, [str(python), *sys.orig_argv[1:]])
-    raise WbError("matplotlib not found: run 'make deps'")
+    if not venv.has("matplotlib"):
+        raise WbError("matplotlib not found: run 'make deps'")
 
 
 def fio_bins(path: Path) -> dict[int, int]:

@@ -73,6 +73,13 @@ def version() -> str:
                           check=False).stdout.splitlines()[0]
 
 
+def host_cpu() -> str:
+    """The CPU model of this machine, which decides times outside the exact lane; "unknown" if it does not say."""
+    text = Path("/proc/cpuinfo").read_text(errors="replace")
+    found = re.search(r"^(?:model name|cpu model|Processor)\s*:\s*(.+)$", text, re.M)
+    return " ".join(found[1].split()) if found else "unknown"
+
+
 def _accelerator(guest: Guest) -> list[str]:
     if guest.lane == "exact":
         return ["-accel", "tcg", "-cpu", guest.cpu, "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),

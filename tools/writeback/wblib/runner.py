@@ -4,7 +4,6 @@
 import concurrent.futures
 import functools
 import os
-import re
 import shutil
 import threading
 from collections.abc import Sequence
@@ -69,8 +68,9 @@ def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
     args = ax.guest_args(job.case, axes, job.seed)
     if options.trace:
         args.append("--trace")
-    return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed,
-                      ax.case(job.case).guest_mib, options.lane, disk=options.on if functional else None,
+    memory_mib = int(axes.get("ram", ax.case(job.case).guest_mib))
+    return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed, memory_mib,
+                      options.lane, disk=options.on if functional else None,
                       smp=2 if functional else 1, cpu=options.cpu)
 
 
@@ -128,8 +128,7 @@ def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
     if options.trace:
         place = place.parent.with_name(f"{place.parent.name}-trace") / place.name
     if options.cpu != qemu.CPU:
-        cpu = re.sub(r"[^A-Za-z0-9_]+", "-", options.cpu)
-        place = place.parent.with_name(f"{place.parent.name}-cpu-{cpu}") / place.name
+        place = place.parent.with_name(f"{place.parent.name}-cpu-{ax.word(options.cpu)}") / place.name
     return place
 
 
@@ -184,6 +183,7 @@ def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress
         **_identity(job, prepared, options), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
         "lane": options.lane, **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
+        **({"host_cpu": qemu.host_cpu()} if options.lane != "exact" else {}),
         "accelerator": outcome.command[outcome.command.index("-accel") + 1],
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
         **({"skip": report.skip} if report.skip and status == "skip" else {}),

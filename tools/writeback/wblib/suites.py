@@ -126,6 +126,29 @@ _BLOCK = _cells(*(f"read-latency {line}" for line in (
     *(f"disk={disk} probe=fsync" for disk in ("fifo", "sata")),
     *(f"disk=fifo stack={stack}" for stack in ("linear", "raid0")),
 )))
+
+# Documentation/guide.md: published limits of dirty memory on each disk.  Each is the
+# second load of its guest, so that no limit is charged with a first one's cold caches
+# and estimates; the first load has the kernel's own limits.
+_DEFAULT = "vm.dirty_background_ratio=10,vm.dirty_ratio=20"
+_MIB = 1 << 20
+LIMITS = {
+    "10/20 %": _DEFAULT,
+    "10/40 %": "vm.dirty_background_ratio=10,vm.dirty_ratio=40",
+    "3/10 %": "vm.dirty_background_ratio=3,vm.dirty_ratio=10",
+    "64/512 MiB": f"vm.dirty_background_bytes={64 * _MIB},vm.dirty_bytes={512 * _MIB}",
+    "16/48 MiB": f"vm.dirty_background_bytes={16 * _MIB},vm.dirty_bytes={48 * _MIB}",
+}
+_GUIDE_MIB = {"fifo": 1024, "sata": 1024, "nvme": 1024, "hdd": 512, "usb": 256}
+# A stick in machines of several sizes: the kernel's limits, then 3 s of the stick.
+_GUIDE = _cells(*(
+    f"tune-replay disk={disk} mib={mib} held=1 before={_DEFAULT} after={limits}"
+    for limits in LIMITS.values() for disk, mib in _GUIDE_MIB.items()
+), *(
+    f"tune-replay disk=usb readers=0 mib=1024 held=1 ram={ram} before={_DEFAULT} "
+    f"after=bdi.max_bytes={27 * _MIB},bdi.strict_limit=1"
+    for ram in (1024, 2048, 4096, 8192)
+))
 _MATRIX = tuple(_matrix())
 # What differs from a case's defaults where each runs once: cp writes 2 GiB three times, as the demo does.
 _ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0"}
@@ -150,8 +173,9 @@ SUITES = {s.name: s for s in (
     Suite("peers", "today's knobs: schedulers, their attributes, io.cost, request size, queue depth", _PEERS, 5),
     Suite("block", "acceptance of throttling: disks, fs, schedulers, large requests, no readers, fsync, stacks", _BLOCK,
           5),
+    Suite("guide", "limits of dirty memory as published, on each disk; a stick in machines of several sizes", _GUIDE),
     Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
-    Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _MATRIX)),
+    Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
 )}
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The acceptance table of the block series: medians of the seeds, spread, stock against each other kernel."""
 
-from .. import compare
+from .. import compare, identity
 from ..suites import suite
-from .collect import Cell, Data, notable, unusual
+from .collect import Cell, Data, unusual
 from .markup import Html, Text, esc, join, missing, paragraph, table, tag
 from .section import Section
 from .sources import Sources
@@ -17,7 +17,7 @@ Metric = tuple[str, str, int]
 
 def label(axes: dict[str, str]) -> Html:
     """Disk, file system and scheduler, then what is unusual."""
-    rest = [w for w in notable(CASE, {k: v for k, v in axes.items() if k not in ("disk", "fs", "sched")})
+    rest = [w for w in identity.notable(CASE, {k: v for k, v in axes.items() if k not in ("disk", "fs", "sched")})
             if w not in ("wbt=default", "writer=buffered")]
     words = ", ".join([axes.get("disk", "?"), axes.get("fs", "?"), axes.get("sched", "?"), *rest])
     return join(words.split("="), "=<wbr>")

@@ -99,7 +99,7 @@ def section(data: Data, sources: Sources) -> Section:
     pictures, items = [], []
     for disk, cells in setups(data).items():
         found = curves(cells, data.kernels)
-        picture = figure(f"read-latency-cdf-{disk.replace('/', '-').replace(':', '-')}", [c for _, c in found], disk)
+        picture = figure(f"read-latency-cdf-{ax.word(disk)}", [c for _, c in found], disk)
         pictures.append(picture)
         lines = bullets([join([esc(curve[0]), ": p99.95 ", sources.value(cell, "read_p99_95", 1000), " ms, p99.99 ",
                                sources.value(cell, "read_p99_99", 1000), " ms, slowest ",

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """The results of a report: read, sorted into cells, one build per cell and kernel."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import axes as ax
-from .. import compare, qemu, results
+from .. import compare, identity, results
 from ..errors import WbError
 from ..paths import RESULTS
 from ..results import Result
-from ..runner import DEVICES
 from ..stats import Summary, summary
 
 KERNEL_ORDER = ("stock", "patched", "tree")
@@ -32,8 +30,7 @@ class Cell:
     @property
     def title(self) -> str:
         """The case with its main axes and what differs from the default, in one line."""
-        lane = [] if self.lane == "exact" else [f"lane={self.lane}"]
-        return " ".join([self.case, *notable(self.case, self.axes), *lane])
+        return identity.line(self.case, self.lane, self.axes)
 
     def measured(self, metric: str) -> Summary | None:
         """Median and spread over the seeds, None when none measured it."""
@@ -76,58 +73,15 @@ class Data:
         return {k: pairs[0][k] for k in self.kernels if k in pairs[0]} if pairs else {}
 
 
-def notable(case: str, axes: Mapping[str, str]) -> list[str]:
-    """The main axes and what differs from the default, as "name=value"."""
-    known = {a.name: a for a in ax.CASES[case].axes} if case in ax.CASES else {}
-    return [f"{k}={v}" for k, v in axes.items() if k not in known or known[k].main or v != known[k].default]
-
-
 def unusual(cell: Cell, *besides: str) -> int:
     """How many axes are not at their defaults, not counting ``besides``."""
     known = {a.name: a.default for a in ax.CASES[cell.case].axes} if cell.case in ax.CASES else {}
     return sum(known.get(k) != v for k, v in cell.axes.items() if k not in besides)
 
 
-def all_axes(result: Result) -> dict[str, str]:
-    """The axes of a run in the case's order, with the defaults of those the rig did not have when it ran."""
-    known = ax.CASES[result.case].axes if result.case in ax.CASES else ()
-    mine = {a.name: result.axes.get(a.name, a.default) for a in known if not a.main or a.name in result.axes}
-    return mine | result.axes
-
-
 def build_of(result: Result) -> str:
     """The first digits of the kernel image's hash: what result directories are named by."""
     return str(result.meta.get("image_hash", ""))[:8]
-
-
-def device_of(result: Result) -> str:
-    """The device of a run in the functional lane, which only its directory names; else empty."""
-    if result.meta.get("lane") != "functional":
-        return ""
-    word = Path(str(result.meta.get("dir", ""))).parent.name.split("-")[0]
-    return word if word in DEVICES else ""
-
-
-def cpu_of(result: Result) -> str:
-    """The CPU model of a run that is not the default one; the first results say it in QEMU's command only."""
-    told = re.search(r" -cpu (\S+)", str(result.meta.get("command", "")))
-    model = str(result.meta.get("cpu") or (told[1] if told else qemu.CPU))
-    return "" if model == qemu.CPU else model
-
-
-def lane_of(result: Result) -> str:
-    """The lane with everything that keeps times from being mixed: CPU model and device."""
-    words = {"cpu": cpu_of(result) if result.meta.get("lane", "exact") == "exact" else "", "on": device_of(result)}
-    return " ".join([str(result.meta.get("lane", "exact")), *(f"{k}={v}" for k, v in words.items() if v)])
-
-
-def _groups(found: Sequence[Result]) -> list[tuple[compare.Key, list[Result]]]:
-    """``compare.group``, but of one ``lane_of`` each."""
-    groups: dict[compare.Key, dict[int, Result]] = {}
-    for lane in sorted({lane_of(r) for r in found}):
-        for (case, _, axes), runs in compare.group(r for r in found if lane_of(r) == lane).items():
-            groups.setdefault((case, lane, axes), {}).update({r.seed: r for r in runs})
-    return [(key, [by_seed[s] for s in sorted(by_seed)]) for key, by_seed in groups.items()]
 
 
 def _read(path: Path) -> list[Result]:
@@ -176,22 +130,24 @@ def _age(run: Result) -> float:
 def sort(found: Sequence[Result]) -> Data:
     """Cells of ``found``; where a kernel was built several times, each cell is the newest build's that has it."""
     builds: dict[tuple[str, str], list[Result]] = {}
+    found, disagree = identity.merge(found)
     for result in sorted(found, key=_age):  # of one seed that ran twice, group() keeps the last
         builds.setdefault((result.kernel, build_of(result)), []).append(result)
     newest = sorted(builds, key=lambda b: (_order(b[0]), -max(map(_age, builds[b])), b[1]))
     taken: dict[tuple[str, compare.Key], Cell] = {}
     used: dict[str, dict[str, int]] = {}
     for kernel, build in newest:
-        for key, runs in _groups(builds[kernel, build]):
+        for key, runs in compare.group(builds[kernel, build]).items():
             if (kernel, key) in taken:
                 continue
             runs = [r for r in runs if r.metrics or r.status in ("fail", "error")]
             if not runs:
                 continue
-            taken[kernel, key] = Cell(key[0], key[1], all_axes(runs[0]), kernel, build, tuple(runs))
+            taken[kernel, key] = Cell(key[0], key[1], identity.all_axes(runs[0]), kernel, build, tuple(runs))
             used.setdefault(kernel, {})[build] = used.get(kernel, {}).get(build, 0) + 1
     data = Data(list(taken.values()), list(dict.fromkeys(k for k, _ in newest if k in used)))
     data.cells.sort(key=lambda c: (c.case, tuple(c.axes.values()), c.lane, _order(c.kernel)))
+    data.notes += disagree
     for kernel, counts in used.items():
         if len(counts) > 1:
             words = ", ".join(f"{build or 'unknown'} ({n})" for build, n in counts.items())
@@ -220,4 +176,4 @@ def identifier(cell: Cell) -> str:
     except WbError:  # a case that this checkout does not have
         slug = "-".join(cell.axes.values()) or "default"
     lane = "" if cell.lane == "exact" else f"-{cell.lane}"
-    return re.sub(r"[^A-Za-z0-9_]+", "-", f"{cell.kernel}-{cell.case}-{slug}{lane}").strip("-")
+    return ax.word(f"{cell.kernel}-{cell.case}-{slug}{lane}").strip("-")

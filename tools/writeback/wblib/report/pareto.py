@@ -145,7 +145,7 @@ def section(data: Data, sources: Sources) -> Section:
     wanted = suite("peers").cells
     have = {tuple(c.axes.items()) for c in data.of(CASE, "stock")}
     for disk, found in points(data).items():
-        picture = figure(f"pareto-{disk.replace('/', '-').replace(':', '-')}", found, disk)
+        picture = figure(f"pareto-{ax.word(disk)}", found, disk)
         pictures.append(picture)
         best = frontier(found)
         rows: list[list[Text]] = [[

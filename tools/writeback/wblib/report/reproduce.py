@@ -5,31 +5,22 @@ import shlex
 from collections.abc import Mapping
 
 from .. import axes as ax
+from .. import identity
 from ..results import Result
-from .collect import Cell, cpu_of, device_of
-
-
-def options(case: str, axes: Mapping[str, str]) -> list[str]:
-    """The axes of a case as options of ``wb run``, those at their defaults left out."""
-    known = {a.name: a.default for a in ax.CASES[case].axes} if case in ax.CASES else {}
-    words: list[str] = []
-    for name, value in axes.items():
-        if known.get(name) != value:
-            words += [f"--{name}", value]
-    return words
+from .collect import Cell
 
 
 def run_command(result: Result, axes: Mapping[str, str]) -> str:
     """``wb run ...`` for one run. A build of its own is rebuilt from the revision in its ``meta``."""
     words = ["wb", "run", result.case]
-    lane, cpu = str(result.meta.get("lane", "exact")), cpu_of(result)
+    lane, cpu = str(result.meta.get("lane", "exact")), identity.cpu_of(result)
     if lane == "local":
         words += ["--dir", "DIRECTORY"]
     else:
         words += ["--kernel", result.kernel]
-    words += options(result.case, axes)
+    words += ax.options(result.case, axes)
     if lane == "functional":
-        words += ["--lane", "functional", *(["--on", device] if (device := device_of(result)) else [])]
+        words += ["--lane", "functional", *(["--on", device] if (device := identity.device_of(result)) else [])]
     elif lane == "exact" and cpu:
         words += ["--cpu", cpu]
     return shlex.join([*words, "--seed", str(result.seed)])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """How the pictures look: narrow enough for a phone, light and dark, the same bytes every time."""
 
-import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from .. import figure
 
 WIDTH_IN = 4.2
 DPI = 220
@@ -67,8 +68,6 @@ def _context(theme: Theme, name: str) -> Any:
     }
 
 
-# What matplotlib writes into a file about itself and the day.
-_NO_METADATA = {"svg": {"Date": None, "Creator": None, "Format": None, "Type": None}, "png": {"Software": None}}
 _DIGITS = re.compile(rb"-?[0-9]+\.[0-9]{3,}")
 
 
@@ -84,23 +83,11 @@ def _shorter(svg: bytes) -> bytes:
 
 def draw(name: str, alt: str, make: Maker) -> Drawn:
     """The picture that ``make(pyplot, theme)`` returns as a figure. name: of the files; alt: what it shows."""
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    def render(theme: Theme, *kinds: str) -> dict[str, bytes]:
+        return figure.render(lambda plt: make(plt, theme), _context(theme, name), kinds, DPI)
 
-    found: dict[tuple[str, str], bytes] = {}
-    matplotlib.rcdefaults()  # not the user's matplotlibrc
-    for theme, kinds in ((LIGHT, ("svg", "png")), (DARK, ("svg",))):
-        with matplotlib.rc_context(_context(theme, name)):
-            try:
-                figure = make(plt, theme)
-                for kind in kinds:
-                    out = io.BytesIO()
-                    figure.savefig(out, format=kind, dpi=DPI, metadata=_NO_METADATA[kind])
-                    found[theme.name, kind] = out.getvalue()
-            finally:
-                plt.close("all")
-    return Drawn(name, alt, _shorter(found["light", "svg"]), _shorter(found["dark", "svg"]), found["light", "png"])
+    light, dark = render(LIGHT, "svg", "png"), render(DARK, "svg")
+    return Drawn(name, alt, _shorter(light["svg"]), _shorter(dark["svg"]), light["png"])
 
 
 def plain(axis: Any) -> None:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .. import axes as ax
 from .. import plot_control
 from ..plot_control import MIB, Recording
 from ..results import Result
 from .collect import Cell, Data, unusual
 from .markup import Html, join, paragraph
-from .reproduce import options
 from .section import Section, lacking_runs, shown
 from .sources import Sources
 from .theme import WIDTH_IN, Drawn, Theme, draw, legend_below, plain
@@ -129,13 +129,13 @@ def section(data: Data, sources: Sources) -> Section:
         recordings = {k: plot_control.load(r) for k, r in runs.items()}
         first = next(iter(pair.values()))
         disk = first.axes.get("disk", "?")
-        picture = figure(f"timeline-{disk.replace('/', '-').replace(':', '-')}", recordings)
+        picture = figure(f"timeline-{ax.word(disk)}", recordings)
         pictures.append(picture)
         facts = join((join([f"{k}, seed {runs[k].seed}: p99.95 ",
                             sources.value(pair[k], "read_p99_95", 1000), " ms, dd ",
                             sources.value(pair[k], "write_mbps"), " MB/s"]) for k in recordings), "; ")
         parts.append(shown(picture, join([f"{disk} disk, {first.axes.get('fs', '?')}. ", facts, "."])))
     best = max(chosen, key=len, default={})
-    axes = options(CASE, next(iter(best.values())).axes) if best else AXES
+    axes = ax.options(CASE, next(iter(best.values())).axes) if best else AXES
     parts.append(lacking_runs(CASE, best, data, axes, " that was recorded over time"))
     return Section("timeline", "Reads and the writer over time", join(parts, "\n"), pictures)
