@@ -26,7 +26,7 @@ EPOCH = "1767225600"  # 2026-01-01, as in kernel.FIXED
 REDATE = r'sed -i "s/^ -- \(.*>\) .*/ -- \1\x20\x20Thu, 01 Jan 2026 00:00:00 +0000/" debian/changelog'
 MAINTAINER = {"DEBFULLNAME": "calm-writeback", "DEBEMAIL": "maintainers@users.noreply.a-seed-50f54269.example"}
 SOURCE = "linux-calm"
-# Object directory, packages and room to link: measured for slim; Debian's configurations without debug info.
+# Object directory, packages and room to link: slim is measured, the other an estimate without debug info.
 NEED_GIB = {"slim": 1.5, "other": 8.0}
 EXAMPLES = """\
 examples:
