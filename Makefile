@@ -7,6 +7,7 @@ FLAVOUR ?= slim
 CASE ?= read-latency
 SUITE ?= reference
 SEEDS ?= 3
+CONFIG ?= slim
 export BASE
 
 help: ## this list
@@ -27,6 +28,9 @@ report: deps ## all results as one static page with pictures: results/report/ind
 
 kernel: deps ## build the kernel K
 	$(WB) build --kernel $(K) --flavour $(FLAVOUR)
+
+deb: deps ## Debian packages of base + series (CONFIG=slim|debian-cloud|running|FILE) and of wbdisk
+	$(WB) deb --config $(CONFIG) --dkms
 
 shell: deps ## a shell in the kernel K (virtme-ng)
 	$(WB) shell --kernel $(K) --flavour $(FLAVOUR)

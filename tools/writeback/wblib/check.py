@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import axes as ax
+from . import boot as boots
 from . import kernel as kernels
 from . import qemu, results, runner, series
 from .demo import variants
@@ -203,6 +204,11 @@ def functional(seed: int) -> Iterator[Verdict]:
             yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))
 
 
+def boot(_seed: int) -> Iterator[Verdict]:
+    """The Debian packages installed on a disk that boots under its own GRUB, tested and purged there."""
+    yield from (Verdict(name, problem) for name, problem in boots.lines())
+
+
 def _why(result: results.Result) -> str:
     """Why a run did not pass, in a few words."""
     failed = [t["name"] for t in result.tests if t["result"] == "fail"]
@@ -211,5 +217,5 @@ def _why(result: results.Result) -> str:
 
 TIERS: dict[str, Callable[[int], Iterator[Verdict]]] = {
     "lint": lint, "unit": unit, "cases": cases, "kselftest": kselftest,
-    "determinism": determinism, "functional": functional,
+    "determinism": determinism, "functional": functional, "boot": boot,
 }

@@ -9,7 +9,7 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "series", "watch",
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "deb", "series", "watch",
            "tune", "lab")
 EXAMPLES = """\
 examples:

@@ -136,10 +136,10 @@ def make_env() -> dict[str, str]:
     return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1"}
 
 
-def compile_in(argv: list[str], log: Path, what: str) -> None:
-    """Run kbuild; a failure is a WbError with the compiler's first error and the log."""
+def compile_in(argv: list[str], log: Path, what: str, env: dict[str, str] | None = None) -> None:
+    """Run kbuild, with ``env`` besides; a failure is a WbError with the compiler's first error and the log."""
     try:
-        run(argv, env=make_env(), log=log, what=what)
+        run(argv, env={**make_env(), **(env or {})}, log=log, what=what)
     except WbError as exc:
         text = log.read_text(errors="replace")
         if "No space left on device" in text:

@@ -65,11 +65,13 @@ def run(
         with log.open("a") as out:
             out.write(f"$ {shlex.join(words)}\n")
             out.flush()
-            proc = subprocess.Popen(words, cwd=cwd, env=full_env, stdout=out, stderr=out)
+            # A session of its own: dpkg-buildpackage, ended alone, would leave its make and compilers running.
+            proc = subprocess.Popen(words, cwd=cwd, env=full_env, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                                    start_new_session=True)
             try:
                 _wait_with_progress(proc, what, start, log)
             except BaseException:
-                proc.terminate()
+                os.killpg(proc.pid, signal.SIGTERM)
                 proc.wait()
                 raise
         done = subprocess.CompletedProcess(words, proc.returncode, "", "")

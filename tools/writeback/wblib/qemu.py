@@ -125,6 +125,20 @@ def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], No
         with (out / "disk.img").open("wb") as f:
             f.truncate(guest.disk_gib << 30)
     argv = command(guest, out)
+    try:
+        problem, wall = execute(argv, out, timeout_s=timeout_s, tick=tick)
+    finally:
+        (out / "disk.img").unlink(missing_ok=True)
+    code = _unpack(out)
+    if code is None and not problem:
+        problem = why_dead(out / "console.log")
+    ktap = text_of(out / "ktap")
+    return Outcome(code, ktap, wall, problem, argv)
+
+
+def execute(argv: list[str], out: Path, *, timeout_s: float,
+            tick: Callable[[float], None] | None = None) -> tuple[str, float]:
+    """Run a QEMU whose serial ports are files in ``out``; what went wrong ("" for nothing), and the wall seconds."""
     start = time.monotonic()
     # A guest must not outlive wb, however wb dies.
     proc = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv], stdout=subprocess.DEVNULL,
@@ -136,17 +150,12 @@ def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], No
         if proc.poll() is None:
             proc.kill()
         _, stderr = proc.communicate()
-        (out / "disk.img").unlink(missing_ok=True)
     wall = time.monotonic() - start
     if not problem and proc.returncode != 0:
         lines = (stderr or "").strip().splitlines()
         how = f"signal {-proc.returncode}" if proc.returncode < 0 else f"status {proc.returncode}"
         problem = f"QEMU ended with {how}" + (f": {lines[-1]}" if lines else "")
-    code = _unpack(out)
-    if code is None and not problem:
-        problem = _why_dead(out / "console.log")
-    ktap = _text(out / "ktap")
-    return Outcome(code, ktap, wall, problem, argv)
+    return problem, wall
 
 
 def _watch(proc: "subprocess.Popen[str]", out: Path, start: float, timeout_s: float,
@@ -177,7 +186,8 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What a serial port wrote into ``path``, with plain newlines; "" if there is no file."""
     return path.read_bytes().decode(errors="replace").replace("\r\n", "\n") if path.exists() else ""
 
 
@@ -197,8 +207,9 @@ def _unpack(out: Path) -> int | None:
         raise WbError(f"cannot write {out}: {exc.strerror}; free some disk space and run again") from exc
 
 
-def _why_dead(console: Path) -> str:
-    text = _text(console)
+def why_dead(console: Path) -> str:
+    """What the kernel last said on ``console``, in a few words."""
+    text = text_of(console)
     for pattern, what in (
         (r"INFO: task (.*) blocked for more than", "hung task"),
         (r"watchdog: BUG: soft lockup.*", "soft lockup"),
@@ -228,7 +239,7 @@ def kvm_works(image: Path) -> bool:
             "console=ttyS0 panic=-1"]
     with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(argv, timeout=20, capture_output=True, check=False)
-    works = "Linux version" in _text(log)
+    works = "Linux version" in text_of(log)
     say(f"  KVM: {'works' if works else 'does not boot a kernel here, using TCG'}")
     return works
 

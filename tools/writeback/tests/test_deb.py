@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Packages: the configuration they are built with, and the DKMS package."""
+
+import gzip
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wblib import deb, dkms
+from wblib.errors import WbError
+
+
+def test_slim_is_the_measured_kernel_and_what_a_disk_needs() -> None:
+    wanted = deb.wanted_config("slim", series=True).splitlines()
+    for line in ("CONFIG_HZ_1000=y", "CONFIG_EFI_STUB=y", "CONFIG_VFAT_FS=m", "CONFIG_BLK_WBT_KUNIT_TEST=y"):
+        assert line in wanted
+    assert "CONFIG_BLK_WBT_KUNIT_TEST=y" not in deb.wanted_config("slim", series=False).splitlines()
+
+
+def test_a_distribution_s_configuration_loses_its_keys(tmp_path: Path) -> None:
+    mine = tmp_path / "my.config"
+    mine.write_text('CONFIG_MODULES=y\nCONFIG_SYSTEM_TRUSTED_KEYS="debian/certs/x.pem"\n')
+    lines = deb.wanted_config(str(mine), series=True).splitlines()
+    # kconfig takes the last line about an option
+    keys = [line for line in lines if line.startswith("CONFIG_SYSTEM_TRUSTED_KEYS=")]
+    assert keys[-1] == 'CONFIG_SYSTEM_TRUSTED_KEYS=""'
+    assert "CONFIG_BLK_WBT_MQ=y" in lines
+
+
+def test_a_compressed_configuration_is_read(tmp_path: Path) -> None:
+    mine = tmp_path / "config.gz"
+    mine.write_bytes(gzip.compress(b"CONFIG_MODULES=y\n"))
+    assert deb.read_config(str(mine)) == "CONFIG_MODULES=y\n"
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "can be read"), ("hello\n", "not a kernel configuration")])
+def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    mine = tmp_path / "my.config"
+    if text is not None:
+        mine.write_text(text)
+    with pytest.raises(WbError, match=said) as caught:
+        deb.read_config(str(mine))
+    assert caught.value.code == 2
+
+
+def test_copied_objects_know_their_new_name_and_keep_their_time(tmp_path: Path) -> None:
+    recorded = tmp_path / "tools/objtool/.check.o.cmd"
+    recorded.parent.mkdir(parents=True)
+    recorded.write_text("cmd := gcc -o /b/out-slim/tools/check.o\n")
+    os.utime(recorded, (1000, 1000))
+    deb._rename_tools(tmp_path, "/b/out-slim", "/b/out-deb-slim")
+    assert recorded.read_text() == "cmd := gcc -o /b/out-deb-slim/tools/check.o\n"
+    assert recorded.stat().st_mtime == 1000
+
+
+def test_the_dkms_package_is_whole_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dkms, "BUILD", tmp_path)
+    (tmp_path / "deb").mkdir()
+    first = dkms.build().read_bytes()
+    package = dkms.build()
+    package.unlink()
+    assert dkms.build().read_bytes() == first
+    root = tmp_path / "x"
+    subprocess.run(["dpkg-deb", "-x", package, root], check=True)
+    source, = root.glob("usr/src/wbdisk-*")
+    conf = (source / "dkms.conf").read_text()
+    assert f'PACKAGE_VERSION="{source.name.removeprefix("wbdisk-")}"' in conf
+    assert not list(source.glob("*kunit*"))
+    objects = (source / "Makefile").read_text()
+    assert "kunit" not in objects
+    # every object has its source, every source but the headers is an object
+    named = {word.removesuffix(".o") for word in objects.split() if word.endswith(".o")}
+    assert named - {"wbdisk", "CFLAGS_wbdisk_queue"} == {p.stem for p in source.glob("*.c")}
+    fields = subprocess.run(["dpkg-deb", "-f", package, "Depends", "Version"], capture_output=True, text=True,
+                            check=True).stdout
+    assert "dkms" in fields and dkms.version() in fields
