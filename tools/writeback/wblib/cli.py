@@ -9,8 +9,8 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "series", "watch",
-           "tune")
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "series",
+           "watch", "tune")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
