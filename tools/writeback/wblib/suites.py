@@ -134,12 +134,16 @@ _CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
 # What breaks first under a power cut, a fault or a race.  The short one is for the
 # kernels where it is slow (debug) or only the baseline (stock).
 _STRESS = _cells(
+    "powercut cuts=56",
+    "log-writes configs=6 points=40",
     "ext4-powercut cuts=10",
     "ext4-model ops=4000 formats=all",
     "dirty-stress runtime=30",
     "wbt-stress runtime=60 removals=10",
 )
 _STRESS_SHORT = _cells(
+    "powercut cuts=28",
+    "log-writes",
     "ext4-powercut",
     "ext4-model",
     "dirty-stress",
