@@ -236,7 +236,7 @@ _CASES = (
               ("all", "xfs:4k", "xfs:1k",
                *(f"{f}:{m}" for f in ("plain", "1k", "bigalloc", "quota")
                  for m in ("delalloc", "nodelalloc", "nodelalloc,dioread_nolock"))))),
-        wall_s=60,
+        wall_s=90,
     ),
     Case(
         "log-writes",
@@ -244,7 +244,7 @@ _CASES = (
         "none: looks for lost and stale data",
         (Axis("points", "8", "flushes looked at for each configuration", (), 1, 9999),
          Axis("configs", "2", "how many configurations", (), 1, 6)),
-        wall_s=60,
+        wall_s=90,
     ),
     Case(
         "ext4-model",
