@@ -19,6 +19,8 @@ from .suites import Cell, Job, jobs, left_out, seeds, suite
 FLAVOURS = ("slim", "debug")
 # The debug kernel executes about this many times the instructions.
 DEBUG_FACTOR = 4
+# Wall seconds for a guest there; one that hangs panics, and one that is silent is killed, long before.
+DEBUG_TIMEOUT_S = 4 * 3600.0
 EXAMPLES = """\
 examples:
   wb stress                                       all rounds: patched, patched with lockdep and KASAN, stock
@@ -118,7 +120,8 @@ def run(args: argparse.Namespace) -> int:
     for one, job_list in todo:
         print(f"== {one.title()}: {len(job_list)} runs", flush=True)
         begin = time.monotonic()
-        options = runner.Options(flavour=one.flavour, force=args.force)
+        options = runner.Options(flavour=one.flavour, force=args.force,
+                                 timeout_s=DEBUG_TIMEOUT_S if one.flavour == "debug" else 0.0)
         try:
             found = runner.run_many(job_list, parallel=parallel, options=options)
         except WbError as exc:

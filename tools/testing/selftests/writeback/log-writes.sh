@@ -130,6 +130,8 @@ function gaps() {
 # run_config(number) - four results
 function run_config() {
 	local config=${CONFIGS[$1]} image=$WB_OUT/image
+	# Not among the bulk data, whatever happens.
+	on_exit rm -f "$image" "$WB_OUT/trial"
 	check "$config: no error during the work" record "$config" "$1"
 	check "$config: every flush leaves a file system that is whole" replay "$config" "$image"
 	note "$config: $done of $total flushes looked at"
