@@ -20,6 +20,9 @@ demo: deps ## replay the four incidents and print them beside the published figu
 check: deps ## everything that must hold (60 min fresh on 2 cores); last line: N passed, N failed
 	$(WB) check
 
+stress: deps ## power cuts, faults, races, on the patched, debug and stock kernels, resumable; last line as make check
+	$(WB) stress
+
 deps: ## install what is missing (apt, and a Python venv in build/venv)
 	tools/writeback/install-deps
 
@@ -68,5 +71,5 @@ clean: ## remove results; kernels and downloads stay
 distclean: clean ## remove everything generated
 	rm -rf build
 
-.PHONY: help demo check report deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
+.PHONY: help demo check stress report deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
 .DEFAULT_GOAL := help

@@ -236,6 +236,25 @@ _CASES = (
         needs_series=True,
     ),
     Case(
+        "powercut",
+        "power cuts at random moments of random work on ext4 and XFS: fsync'd data, no foreign blocks, fsck",
+        "none: looks for lost and stale data",
+        (Axis("cuts", "14", "how often the power is cut", (), 1, 999),
+         Axis("config", "all", "format and mount options, all in turn or one",
+              ("all", "xfs:4k", "xfs:1k",
+               *(f"{f}:{m}" for f in ("plain", "1k", "bigalloc", "quota")
+                 for m in ("delalloc", "nodelalloc", "nodelalloc,dioread_nolock"))))),
+        wall_s=90,
+    ),
+    Case(
+        "log-writes",
+        "ext4 replayed from the log of its writes to each flush: journal, no foreign blocks, e2fsck",
+        "none: looks for lost and stale data",
+        (Axis("points", "8", "flushes looked at for each configuration", (), 1, 9999),
+         Axis("configs", "2", "how many configurations", (), 1, 6)),
+        wall_s=90,
+    ),
+    Case(
         "ext4-model",
         "random operations on ext4 against a model in memory, with several file system formats",
         "none: looks for lost, stale or misplaced data",

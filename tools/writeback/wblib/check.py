@@ -122,16 +122,21 @@ def cases(seed: int) -> Iterator[Verdict]:
     # The longest first, so that no core idles at the end.
     every.sort(key=lambda j: -ax.case(j.case).wall_s)
     for result in runner.run_many(every):
-        # Our own guest has all that a case needs: one that skips itself has tested nothing.
-        failed = any(t["result"] == "fail" for t in result.tests)
-        for test in result.tests:
-            if test["result"] != "fail":
-                yield Verdict(f"{result.kernel} {result.case}: {test['name']}"
-                              + (" (skipped)" if test["result"] == "skip" else ""))
-            else:
-                yield Verdict(f"{result.kernel} {result.case}: {test['name']}", f"see {result.meta['dir']}/ktap")
-        if result.status != "pass" and not failed:
-            yield Verdict(f"{result.kernel} {result.case}", _why(result))
+        yield from of_result(result)
+
+
+def of_result(result: results.Result) -> Iterator[Verdict]:
+    """A verdict for each test of a run, and one for a run that did not end well without a failed test."""
+    name = f"{result.kernel} {result.case}"
+    # Our own guest has all that a case needs: one that skips itself has tested nothing.
+    failed = any(t["result"] == "fail" for t in result.tests)
+    for test in result.tests:
+        if test["result"] != "fail":
+            yield Verdict(f"{name}: {test['name']}" + (" (skipped)" if test["result"] == "skip" else ""))
+        else:
+            yield Verdict(f"{name}: {test['name']}", f"see {result.meta['dir']}/ktap")
+    if result.status != "pass" and not failed:
+        yield Verdict(name, _why(result))
 
 
 def kselftest(_seed: int) -> Iterator[Verdict]:

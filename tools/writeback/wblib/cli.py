@@ -9,8 +9,8 @@ import sys
 
 from .errors import WbError
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "shell", "kernel", "deb", "series", "watch",
-           "tune", "lab")
+MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
+           "series", "watch", "tune", "lab")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

@@ -154,6 +154,25 @@ _MATRIX = tuple(_matrix())
 _ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0"}
 _CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
 
+# What breaks first under a power cut, a fault or a race.  The short one is for the
+# kernels where it is slow (debug) or only the baseline (stock).
+_STRESS = _cells(
+    "powercut cuts=56",
+    "log-writes configs=6 points=40",
+    "ext4-powercut cuts=10",
+    "ext4-model ops=4000 formats=all",
+    "dirty-stress runtime=30",
+    "wbt-stress runtime=60 removals=10",
+)
+_STRESS_SHORT = _cells(
+    "powercut cuts=28",
+    "log-writes",
+    "ext4-powercut",
+    "ext4-model",
+    "dirty-stress",
+    "wbt-stress",
+)
+
 
 def _union(*groups: Iterable[Cell]) -> tuple[Cell, ...]:
     found: list[Cell] = []
@@ -176,6 +195,8 @@ SUITES = {s.name: s for s in (
     Suite("guide", "limits of dirty memory as published, on each disk; a stick in machines of several sizes", _GUIDE),
     Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
+    Suite("stress", "power cuts, faults, races: what 'wb stress' runs on the patched kernel", _STRESS, 4),
+    Suite("stress-short", "the same, less of each: for the debug and the stock kernel", _STRESS_SHORT),
 )}
 
 

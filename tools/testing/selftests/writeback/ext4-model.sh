@@ -16,12 +16,6 @@ readonly SMALL_MIB=12 SMALL_FILLER=4m
 readonly BACKGROUND=$((1 << 20)) FLUSH_CENTISECS=2
 readonly SHORT_FORMATS=(plain 1k quota)
 readonly ALL_FORMATS=(plain 1k quota bigalloc inline_data fast_commit nojournal no_extents)
-# fast_commit and inline_data are experimental features that mke2fs only warns about.
-declare -Ar FORMAT=(
-	[plain]="" [1k]="-b 1024" [quota]="-O quota" [bigalloc]="-O bigalloc -C 16384"
-	[inline_data]="-O inline_data -I 256" [fast_commit]="-O fast_commit"
-	[nojournal]="-O ^has_journal" [no_extents]="-O ^extent,^64bit"
-)
 readonly MOUNTS=("${EXT4_MOUNTS[@]}")
 
 opt_add ops 1000 '[1-9][0-9]{0,5}' "operations for each format and set of mount options"
@@ -31,7 +25,7 @@ opt_parse "ext4 against a model of files in memory." "$@"
 # run_model(format, mount options, seed) - two results
 function run_model() {
 	local format=$1 options=$2 seed=$3 mkfs log=$WB_OUT/model_$1_${2//,/_} mib=$DISK_MIB
-	read -ra mkfs <<< "${FORMAT[$format]}"
+	read -ra mkfs <<< "${EXT4_FORMAT[$format]}"
 	((seed % 2)) || mib=$SMALL_MIB
 	disk_raw fifo capacity_mib="$mib"
 	ext4_stale "$mib"

@@ -30,6 +30,7 @@
 #include <linux/types.h>
 
 #include "../kselftest.h"
+#include "rnd.h"
 
 #define FILES		3
 /* Room for several allocations ahead, small enough to compare often. */
@@ -45,20 +46,10 @@ struct file {
 };
 
 static struct file files[FILES];
-static __u64 state;
 static long op;
 static unsigned long written, shorts;
 static unsigned char buf[MAX_SIZE];
 static int tracing;
-
-static __u64 rnd(__u64 below)
-{
-	/* xorshift64* */
-	state ^= state >> 12;
-	state ^= state << 25;
-	state ^= state >> 27;
-	return (state * 0x2545f4914f6cdd1dULL >> 16) % below;
-}
 
 static void die(const char *fmt, ...)
 {
@@ -272,17 +263,18 @@ static void step(void)
 
 int main(int argc, char **argv)
 {
+	__u64 seed;
 	long ops;
 	int i;
 
-	state = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
+	seed = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
 	ops = argc == 4 ? atol(argv[3]) : 0;
-	if (!state || ops <= 0) {
+	if (!seed || ops <= 0) {
 		fprintf(stderr, "usage: ext4_model DIR SEED OPS\n");
 		return 2;
 	}
 	tracing = !!getenv("MODEL_TRACE");
-	state *= 0x9e3779b97f4a7c15ULL;
+	rnd_seed(seed);
 	for (i = 0; i < FILES; i++) {
 		struct file *f = &files[i];
 

@@ -7,6 +7,15 @@
 # shellcheck disable=SC2034 # for the cases
 readonly EXT4_MOUNTS=(delalloc nodelalloc "nodelalloc,dioread_nolock")
 
+# Formats, as options of mke2fs.  fast_commit and inline_data are experimental
+# features that mke2fs only warns about.
+# shellcheck disable=SC2034 # for the cases
+declare -Ar EXT4_FORMAT=(
+	[plain]="" [1k]="-b 1024" [quota]="-O quota" [bigalloc]="-O bigalloc -C 16384"
+	[inline_data]="-O inline_data -I 256" [fast_commit]="-O fast_commit"
+	[nojournal]="-O ^has_journal" [no_extents]="-O ^extent,^64bit"
+)
+
 # ext4_stale(mib) - fill the disk with 0xAA, the old data that nobody may see
 function ext4_stale() {
 	tr '\0' '\252' < /dev/zero |

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wb stress with a runner that invents results: rounds, counts, the command that repeats a failure."""
+
+import argparse
+from collections.abc import Sequence
+
+import pytest
+
+from wblib import results, runner, stress
+from wblib.errors import WbError
+from wblib.suites import Job
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, str]]:
+    done: list[tuple[Job, str]] = []
+
+    def run_many(jobs: Sequence[Job], *, parallel: int, options: runner.Options) -> list[results.Result]:
+        assert parallel >= 1
+        done.extend((j, options.flavour) for j in jobs)
+        if options.flavour == "debug":
+            raise WbError("no compiler")
+        return [results.Result(j.case, j.kernel, j.axes, j.seed, {}, {"dir": "d", "problem": "died"},
+                               "error" if j.case == "wbt-stress" else "fail" if j.seed == 2 else "pass",
+                               [] if j.case == "wbt-stress" else
+                               [{"name": "a", "result": "pass"},
+                                {"name": "b", "result": "fail" if j.seed == 2 else "pass"}]) for j in jobs]
+
+    monkeypatch.setattr(runner, "run_many", run_many)
+    return done
+
+
+def call(*argv: str) -> int:
+    top = argparse.ArgumentParser()
+    stress.register(top.add_subparsers())
+    args = top.parse_args(["stress", *argv])
+    return int(args.func(args))
+
+
+def test_every_kernel_has_its_round(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 1
+    assert {(j.kernel, flavour) for j, flavour in ran} == {("patched", "slim"), ("patched", "debug"),
+                                                         ("stock", "slim")}
+    out = capsys.readouterr().out
+    assert "FAIL patched, debug kernel, suite stress-short: no compiler" in out
+    assert out.splitlines()[-1].endswith(" failed")
+
+
+def test_counts_tests_and_names_the_command(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--kernel", "patched", "--flavour", "slim", "--case", "dirty-stress", "--seeds", "1,2") == 1
+    out = capsys.readouterr().out
+    assert "seed 2; repeat with: wb run dirty-stress --kernel patched --seed 2 --force --runtime 30" in out
+    assert "seed 1; repeat" not in out
+    assert out.splitlines()[-1] == "3 passed, 1 failed"
+
+
+def test_a_guest_that_died_is_one_failure(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--kernel", "stock", "--case", "wbt-stress") == 1
+    out = capsys.readouterr().out
+    assert "stock wbt-stress: died" in out
+    assert out.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_dry_run_runs_nothing(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--dry-run", "--short") == 0
+    assert not ran
+    assert "suite stress-short" in capsys.readouterr().out
+
+
+def test_repeat_names_the_flavour() -> None:
+    assert stress.repeat(Job("dirty-stress", {"runtime": "6"}, 7, "patched"), "debug") == \
+        "wb run dirty-stress --kernel patched --seed 7 --force --flavour debug"
+
+
+@pytest.mark.parametrize("argv", [["--kernel", "old"], ["--flavour", "plain"], ["--case", "no-such"], ["--seeds", "x"],
+                                  ["-j", "0"]])
+def test_bad_input(ran: list[tuple[Job, str]], argv: list[str]) -> None:
+    with pytest.raises(WbError) as caught:
+        call(*argv)
+    assert caught.value.code == 2
+    assert not ran
