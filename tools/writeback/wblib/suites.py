@@ -126,9 +126,14 @@ _BLOCK = _cells(*(f"read-latency {line}" for line in (
     *(f"disk={disk} probe=fsync" for disk in ("fifo", "sata")),
     *(f"disk=fifo stack={stack}" for stack in ("linear", "raid0")),
 )))
+# The long versions of the cases that look for what breaks.
+STRESS = _cells("faults", "faults-wait", "races runtime=600", "fuzz values=1000", "soak hours=4",
+                "foreign stressors=all ops=1000 dbench-s=30", "wbt-stress runtime=1200", "dirty-stress runtime=1200")
 _MATRIX = tuple(_matrix())
 # What differs from a case's defaults where each runs once: cp writes 2 GiB three times, as the demo does.
-_ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0"}
+# The long versions of the last three are in STRESS.
+_ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0", "foreign": "fs=ext4", "fuzz": "values=12",
+         "races": "runtime=4"}
 _CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
 
 
