@@ -68,6 +68,8 @@ class Case:
     core, for the first estimate of the time left.  needs_series: it tests what
     the series changes, so that on the stock kernel it fails or skips; suites
     leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
+    foreign: its guest has the programs of guest.FOREIGN.  smp: its virtual
+    CPUs in the exact lane.
     """
 
     name: str
@@ -78,6 +80,8 @@ class Case:
     wall_s: int = 40
     needs_series: bool = False
     python: bool = False
+    foreign: bool = False
+    smp: int = 1
 
     def axis(self, name: str) -> Axis:
         """The axis ``name``; WbError (code 2) with the nearest name when there is none."""
@@ -403,6 +407,58 @@ _CASES = (
         "none: looks for hangs, splats, lost data and counters that go backwards",
         (Axis("runtime", "6", "seconds of changes under load", (), 1, 9999, "s"),),
         wall_s=60,
+    ),
+    Case(
+        "faults",
+        "EIO for data, journal and metadata, timeouts, removal, ENOSPC, EDQUOT: who is told, what is left (ext4, XFS)",
+        "none: looks for errors that nobody or the wrong one hears of, and charges that stay",
+        (Axis("part", "all", "one part, or all",
+              ("all", "data", "hang", "journal", "meta", "remove", "full", "quota")),),
+        wall_s=60,
+    ),
+    Case(
+        "faults-wait",
+        "stalls of 1 to 60 s, SIGKILL, little memory, freeze, remount, suspend: who waits how long (ext4, XFS)",
+        "none: looks for hangs, for waits longer than the disk's own, and for charges that stay",
+        (Axis("part", "all", "one part, or all",
+              ("all", "stall", "kill", "memory", "freeze", "remount", "suspend")),),
+        wall_s=60,
+    ),
+    Case(
+        "races",
+        "disks made and removed by several tasks while others use them, CPUs taken offline, the module unloaded in use",
+        "none: looks for hangs, splats and lost data",
+        (Axis("runtime", "8", "seconds of it", (), 1, 9999, "s"),),
+        wall_s=40,
+        smp=2,
+    ),
+    Case(
+        "soak",
+        "a long time of changing load, disks and cgroups: memory, slab and counters stay flat",
+        "none: looks for leaks",
+        (Axis("hours", "0", "how long, in guest time; 0: 480 s", (), 0, 99, "h"),),
+        wall_s=40,
+        needs_series=True,
+    ),
+    Case(
+        "foreign",
+        "fio's verify jobs, stress-ng, dbench, fs_mark on ext4 and XFS: compare two kernels",
+        "none: looks for what fails on one kernel only",
+        (Axis("stressors", "quick", "of stress-ng: those that write a lot, or all of its io and file system classes",
+              ("quick", "all")),
+         Axis("ops", "50", "operations of each stressor", (), 1, 999_999),
+         Axis("dbench-s", "1", "seconds of dbench, each of two runs", (), 1, 9999, "s"),
+         Axis("fs", "all", "file system", ("all", "ext4", "xfs"))),
+        wall_s=90,
+        foreign=True,
+    ),
+    Case(
+        "fuzz",
+        "random, huge, negative, empty and binary values for every attribute of the series and of wbdisk, under load",
+        "none: looks for bad values that are taken, values that change when refused, and splats",
+        (Axis("values", "24", "values for each attribute", (), 1, 99_999),),
+        wall_s=40,
+        needs_series=True,
     ),
     Case(
         "wbdisk",

@@ -35,6 +35,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _one_line(text: str) -> str:
+    """``text`` with what a terminal would act on, such as a line end in a file's name, as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run ``wb``; returns its exit code (0 ok, 1 failed, 2 wrong usage, 130 interrupted)."""
     # A closed pipe (wb ... | head), a kill or a closed terminal ends quietly, with the same clean-up as Ctrl-C.
@@ -45,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         args = parser().parse_args(argv)
         return int(args.func(args))
     except WbError as exc:
-        print(f"wb: {exc}", file=sys.stderr)
+        print(f"wb: {_one_line(str(exc))}", file=sys.stderr)
         return exc.code
     except KeyboardInterrupt:
         print("wb: interrupted; finished results are kept, run the same command again to go on", file=sys.stderr)

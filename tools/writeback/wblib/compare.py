@@ -78,6 +78,21 @@ METRICS = (
                "wbt-fixes: longest wait of a background write beside them"),
     MetricInfo(r"knob_changes|disk_removals", "knob_changes, disk_removals", "count", "",
                "wbt-stress: settings changed, and disks removed, under load"),
+    MetricInfo(r"faults_injected_.*", "faults_injected_X", "count", "", "faults: commands that failed on purpose"),
+    MetricInfo(r"faults_(hang|remove|kill|kill_fsync|memory)_ms_.*", "faults_hang_ms_X, faults_remove_ms_X, "
+               "faults_kill_ms_X, faults_kill_fsync_ms_X, faults_memory_ms_X", "ms", "lower",
+               "faults, faults-wait: until fsync failed, the disk was gone, a killed task was gone, "
+               "64 MiB were written"),
+    MetricInfo(r"faults_excess_ms", "faults_excess_ms", "ms", "lower",
+               "faults-wait: longest wait beyond the disk's own"),
+    MetricInfo(r"fuzz_(inputs|refused)", "fuzz_inputs, fuzz_refused", "count", "", "fuzz: values written, and refused"),
+    MetricInfo(r"races_(disks|cpu)", "races_disks, races_cpu", "count", "",
+               "races: disks that came and went, and how often a CPU did"),
+    MetricInfo(r"soak_s", "soak_s", "s", "", "soak: guest time"),
+    MetricInfo(r"soak_operations", "soak_operations", "count", "", "soak: operations of the load in it"),
+    MetricInfo(r"soak_.*_kib", "soak_memory_kib, soak_slab_kib, soak_percpu_kib, "
+               "soak_cache_kib", "KiB", "lower",
+               "soak: growth of memory in use, SUnreclaim, Percpu, the slab cache that grew most"),
     MetricInfo(r"kunit_cases", "kunit_cases", "count", "", "wbt-kunit, ext4-kunit, wbdisk-kunit: KUnit cases that ran"),
     MetricInfo(r"cost_(read|write)_ns_.*", "cost_read_ns_X, cost_write_ns_X", "ns", "lower",
                "wbt-cost: CPU time per 4-KiB O_DIRECT read, per page written; X: default, off, or the policy"),

@@ -22,7 +22,7 @@ PROGRAMS = {
     "bash": "bash", "mawk": "mawk", "busybox": "busybox-static", "fio": "fio", "jq": "jq",
     "mke2fs": "e2fsprogs", "e2fsck": "e2fsprogs", "debugfs": "e2fsprogs", "filefrag": "e2fsprogs",
     "tune2fs": "e2fsprogs", "dumpe2fs": "e2fsprogs", "mkfs.xfs": "xfsprogs",
-    "xfs_repair": "xfsprogs", "xfs_io": "xfsprogs",
+    "xfs_repair": "xfsprogs", "xfs_io": "xfsprogs", "xfs_quota": "xfsprogs",
     "mount": "mount", "umount": "mount", "losetup": "mount", "dmesg": "util-linux", "flock": "util-linux",
     "chrt": "util-linux", "taskset": "util-linux", "setsid": "util-linux", "blockdev": "util-linux",
     "ionice": "util-linux", "findmnt": "util-linux", "swapon": "mount", "swapoff": "mount", "mkswap": "util-linux",
@@ -33,7 +33,7 @@ PROGRAMS = {
     "sysctl": "procps", "gzip": "gzip", "dmsetup": "dmsetup", "mdadm": "mdadm",
 }
 COREUTILS = (
-    "[", "basename", "cat", "chmod", "chown", "comm", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo",
+    "[", "basename", "cat", "chmod", "chown", "cksum", "comm", "cp", "cut", "date", "dd", "df", "dirname", "du", "echo",
     "env", "expr", "false", "fold", "head", "id", "join", "kill", "ln", "ls", "md5sum", "mkdir", "mkfifo", "mknod",
     "mktemp", "mv", "nice", "nl", "nohup", "nproc", "od", "paste", "printf", "pwd", "readlink", "realpath", "rm",
     "rmdir", "seq", "sha256sum", "shuf", "sleep", "sort", "split", "stat", "stdbuf", "stty", "sync", "tac", "tail",
@@ -50,6 +50,9 @@ LINKS = {
 # Only in the tracing guest: CO-RE tools, and perf for software events.
 TRACERS = {"xfsdist": "libbpf-tools", "ext4dist": "libbpf-tools", "biolatency": "libbpf-tools",
            "biosnoop": "libbpf-tools", "perf": "linux-perf", "bpftrace": "bpftrace"}
+# Only in the guest of foreign tests.
+FOREIGN = {"stress-ng": "stress-ng", "dbench": "dbench", "fs_mark": "fsmark"}
+DBENCH_LOAD = "/usr/share/dbench/client.txt"
 STDBUF_LIB = "/usr/libexec/coreutils/libstdbuf.so"
 MIN_FREE_GIB = 2
 
@@ -104,10 +107,11 @@ def _python() -> dict[str, Path]:
     return files
 
 
-def _collect(tracing: bool, python: bool = False) -> dict[str, Path]:
+def _collect(tracing: bool, python: bool = False, foreign: bool = False) -> dict[str, Path]:
     """Path in the guest -> host file with its content."""
     files: dict[str, Path] = {}
     wanted = dict(PROGRAMS) | dict.fromkeys(COREUTILS, "coreutils") | (TRACERS if tracing else {})
+    wanted |= FOREIGN if foreign else {}
     for name, package in wanted.items():
         found = Path(need(name, package))
         files[_merged(found)] = found.resolve()
@@ -124,21 +128,24 @@ def _collect(tracing: bool, python: bool = False) -> dict[str, Path]:
     stdbuf = Path(STDBUF_LIB)
     if stdbuf.exists():
         libs.add(stdbuf)
+    if foreign:
+        files[DBENCH_LOAD.lstrip("/")] = Path(DBENCH_LOAD)
     for lib in libs:
         files[_merged(lib)] = lib.resolve()
     return files
 
 
-def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False) -> Path:
+def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False, foreign: bool = False) -> Path:
     """Return the initramfs with ``selftests`` (an installed kselftest tree) at /kselftest.
 
-    python: also python3 and wb; without it the bytes are the same as ever.
+    python: also python3 and wb.  foreign: also FOREIGN.  Without them the bytes are the same as ever.
 
     Cached by content below build/guest; of two wb commands that need the same
     one, the second waits and finds it made.  Raises WbError when a program is
     missing or the disk is full.
     """
-    files = _collect(tracing, python) if python else _collect(tracing)
+    extras = {name: True for name, wanted in (("python", python), ("foreign", foreign)) if wanted}
+    files = _collect(tracing, **extras)
     files["init"] = GUEST / "init"
     for path in sorted(p for p in selftests.rglob("*") if p.is_file()):
         files[f"kselftest/{path.relative_to(selftests)}"] = path

@@ -112,7 +112,10 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
         with base.lock("kernel"):
             if not (products / "meta.json").exists():
                 _compile(what, flavour, wanted, key, jobs)
-    release = json.loads((products / "meta.json").read_text())["release"]
+    try:
+        release = json.loads((products / "meta.json").read_text())["release"]
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        raise WbError(f"{products / 'meta.json'} is damaged: remove {products} to build that kernel again") from exc
     config = products / "config"
     return Kernel(variant, key, release, products / "bzImage", config, out, sha256_file(config), what.patchset, flavour)
 

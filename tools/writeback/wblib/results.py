@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,7 +113,9 @@ def _bad(obj: object) -> str | None:
         if not _METRIC_NAME.fullmatch(name):
             return f"metric name '{name}' is not in [a-z0-9_]+"
         value = entry.get("value") if isinstance(entry, dict) else None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isinstance(entry.get("unit"), str):
+        # Also not an integer beyond what a float can be.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max \
+                or not isinstance(entry.get("unit"), str):
             return f"metric '{name}' is not {{value: number, unit: text}}"
     for test in obj["tests"]:
         if not isinstance(test, dict) or not isinstance(test.get("name"), str) \
@@ -142,7 +145,7 @@ def load_all(path: Path) -> list[Result]:
         raise WbError(f"no such result: {path}") from exc
     except OSError as exc:
         raise WbError(f"cannot read {path}: {exc.strerror}") from exc
-    except ValueError as exc:  # not UTF-8, or not JSON
+    except (ValueError, RecursionError) as exc:  # not UTF-8, not JSON, or deeper than any result
         at = f" at byte {exc.pos}" if isinstance(exc, json.JSONDecodeError) else ""
         raise WbError(f"{path} is truncated or not JSON{at}: delete it and run the case again") from exc
     found = [from_json(o, str(path)) for o in (obj if isinstance(obj, list) else [obj])]

@@ -49,13 +49,14 @@ class Prepared:
     initrd_hash: str
 
 
-def prepare(variant: str, options: Options, *, python: bool = False) -> Prepared:
+def prepare(variant: str, options: Options, *, python: bool = False, foreign: bool = False) -> Prepared:
     """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist.
 
-    python: the guest has python3 and wb.
+    python: the guest has python3 and wb.  foreign: it has the programs of guest.FOREIGN.
     """
     built = kernels.build(variant, options.flavour)
-    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing", python=python)
+    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing", python=python,
+                             foreign=foreign)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
 
@@ -71,7 +72,7 @@ def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
     memory_mib = int(axes.get("ram", ax.case(job.case).guest_mib))
     return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed, memory_mib,
                       options.lane, disk=options.on if functional else None,
-                      smp=2 if functional else 1, cpu=options.cpu)
+                      smp=2 if functional else ax.case(job.case).smp, cpu=options.cpu)
 
 
 def run_many(
@@ -85,10 +86,10 @@ def run_many(
     """
     options = options or Options()
     parallel = parallel or os.cpu_count() or 1
-    kinds = dict.fromkeys((j.kernel, ax.case(j.case).python) for j in jobs)
-    prepared = {(variant, python): prepare(variant, options, python=True) if python else prepare(variant, options)
-                for variant, python in kinds}
-    of = {i: prepared[j.kernel, ax.case(j.case).python] for i, j in enumerate(jobs)}
+    kinds = dict.fromkeys((j.kernel, *_extras(j.case)) for j in jobs)
+    prepared = {(variant, *extras): prepare(variant, options, **dict.fromkeys(extras, True))
+                for variant, *extras in kinds}
+    of = {i: prepared[j.kernel, *_extras(j.case)] for i, j in enumerate(jobs)}
     done: dict[int, results.Result] = {}
     todo = []
     for index, job in enumerate(jobs):
@@ -118,6 +119,11 @@ def run_many(
             finally:
                 progress.end()
     return [done[i] for i in range(len(jobs))]
+
+
+def _extras(case: str) -> tuple[str, ...]:
+    """What the guest of ``case`` has beyond the common programs: parameters of ``prepare``."""
+    return tuple(name for name in ("python", "foreign") if getattr(ax.case(case), name))
 
 
 def place_of(job: Job, prepared: Prepared, options: Options) -> Path:

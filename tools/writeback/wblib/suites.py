@@ -151,7 +151,9 @@ _GUIDE = _cells(*(
 ))
 _MATRIX = tuple(_matrix())
 # What differs from a case's defaults where each runs once: cp writes 2 GiB three times, as the demo does.
-_ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0"}
+# The long versions of the last three are in the suite stress.
+_ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0", "foreign": "fs=ext4", "fuzz": "values=12",
+         "races": "runtime=4"}
 _CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
 
 # What breaks first under a power cut, a fault or a race.  The short one is for the
@@ -163,6 +165,11 @@ _STRESS = _cells(
     "ext4-model ops=4000 formats=all",
     "dirty-stress runtime=30",
     "wbt-stress runtime=60 removals=10",
+    "faults",
+    "faults-wait",
+    "races runtime=60",
+    "fuzz values=200",
+    "foreign stressors=all ops=1000 dbench-s=30",
 )
 _STRESS_SHORT = _cells(
     "powercut cuts=28",
@@ -171,7 +178,13 @@ _STRESS_SHORT = _cells(
     "ext4-model",
     "dirty-stress",
     "wbt-stress",
+    "faults",
+    "races",
+    "fuzz values=12",
+    "foreign fs=ext4",
 )
+# Guest time in hours.
+_ENDURANCE = _cells("soak hours=4", "wbt-stress runtime=1200 removals=20", "dirty-stress runtime=1200")
 
 
 def _union(*groups: Iterable[Cell]) -> tuple[Cell, ...]:
@@ -197,6 +210,7 @@ SUITES = {s.name: s for s in (
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
     Suite("stress", "power cuts, faults, races: what 'wb stress' runs on the patched kernel", _STRESS, 4),
     Suite("stress-short", "the same, less of each: for the debug and the stock kernel", _STRESS_SHORT),
+    Suite("endurance", "4 hours of changing load, 20 minutes of each stress case (raise --timeout)", _ENDURANCE, 1),
 )}
 
 

@@ -86,9 +86,14 @@ def load_measured(path: Path) -> Measured:
     try:
         data = json.loads(path.read_text())
         found = Measured(**data)
-        if not isinstance(found.write_mbps, int | float) or found.write_mbps <= 0 or found.mib < 1:
+        for name, value in data.items():
+            optional = name.startswith(("read_", "fsync_", "loaded_"))
+            if isinstance(value, bool) != (name == "direct") \
+                    or not ((isinstance(value, int | float) and 0 <= value <= 1e15) or (value is None and optional)):
+                raise ValueError(f"{name} is not a number it can have")
+        if found.write_mbps <= 0 or found.mib < 1:
             raise ValueError("no rate")
-    except (ValueError, TypeError) as exc:
+    except (ValueError, TypeError, RecursionError) as exc:
         raise WbError(f"{path}: not a measurement of 'wb tune --save' ({exc})", 2) from exc
     return found
 

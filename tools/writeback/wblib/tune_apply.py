@@ -52,7 +52,7 @@ def load_backup(machine: Machine) -> Backup | None:
         good = data["version"] == VERSION and all(_FILE.fullmatch(f) and ".." not in f for f, _ in backup.values) \
             and backup.files.keys() <= {SYSCTL_FILE, UDEV_FILE} \
             and all(c is None or isinstance(c, str) for c in backup.files.values())
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise WbError(f"{BACKUP}: damaged ({exc}): restore the values by hand, then remove it") from exc
     if not good:
         raise WbError(f"{BACKUP}: not a backup of this wb: restore the values by hand, then remove it")

@@ -215,7 +215,13 @@ function test_faults() {
 	# Slower than the timeout, but not lost.
 	wbdisk_set a stall_ms 2000
 	check "a stalled command outlives the timeout" zero 0 4
-}
+
+	fresh sata-ssd
+	wbdisk_set a fail_range "flush 0 8 eio"
+	check "a range from 0 has flushes" not flush
+	wbdisk_set a fail_range "flush 8 8 eio"
+	check "others have none" flush
+} 2> /dev/null
 
 # ---- data ------------------------------------------------------------------
 
@@ -363,6 +369,7 @@ function test_bad_values() {
 	wbdisk_set a prog_kib 4096
 	check "numbers that contradict each other" refuses power 1
 	check "a name with a slash or a dot" not mkdir "$WBDISK_CONFIGFS/a.b"
+	check "a name with a letter of Latin-1" not mkdir "$WBDISK_CONFIGFS/"$'a\xff'
 	check "a name too long" not mkdir "$WBDISK_CONFIGFS/abcdefghijklmnopqrstuvwxy"
 } 2> /dev/null
 
@@ -433,7 +440,7 @@ if ! set_value "$TRACE/events/wbdisk/wbdisk_complete/enable" 1; then
 fi
 set_value "$TRACE/tracing_on" 1
 
-ktap_set_plan 148
+ktap_set_plan 151
 for i in "${PROFILES[@]}"; do
 	# shellcheck disable=SC2086 # its words
 	test_profile $i

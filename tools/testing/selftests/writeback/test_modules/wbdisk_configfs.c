@@ -439,7 +439,7 @@ static struct config_item *wbd_make_item(struct config_group *group,
 	const char *c;
 
 	for (c = name; *c; c++)
-		if (!isalnum(*c) && *c != '-' && *c != '_')
+		if (!isascii(*c) || (!isalnum(*c) && *c != '-' && *c != '_'))
 			return ERR_PTR(-EINVAL);
 	if (c - name > WBD_NAME_MAX)
 		return ERR_PTR(-ENAMETOOLONG);

@@ -35,6 +35,8 @@ enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev, const struct wbd_cmd *c
 	struct wbd_fault *nth = &dev->fail_nth;
 	struct wbd_fault *range = &dev->fail_range;
 	enum wbd_fault_kind kind;
+	/* A flush has no place: it counts as the first sector. */
+	u64 end = cmd->sector + max(cmd->bytes >> 9, 1);
 
 	if (op_matches(nth, cmd) && !--nth->nth) {
 		kind = nth->kind;
@@ -42,7 +44,7 @@ enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev, const struct wbd_cmd *c
 		return kind;
 	}
 	if (op_matches(range, cmd) && cmd->sector < range->start + range->len &&
-	    cmd->sector + (cmd->bytes >> 9) > range->start)
+	    end > range->start)
 		return range->kind;
 	return WBD_FAULT_NONE;
 }

@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the cases about faults share: a file system on a disk that can fail, fsync
+# of one open file, and whether anything is left in flight.  After lib-cgroup.sh.
+
+# Each as "file system, mount options".
+# shellcheck disable=SC2034 # for the cases
+readonly FAULTS_FS=("ext4 delalloc" "ext4 nodelalloc,dioread_nolock" xfs)
+readonly FAULTS_MIB=512
+readonly DEBUG_BLOCK=/sys/kernel/debug/block
+PATTERN=	# what the cases write
+declare -A INJECTED
+
+# faults_pattern(MiB) - PATTERN is a file of that size, no two of its lines alike
+function faults_pattern() {
+	PATTERN=$WB_OUT/pattern
+	seq 1000000 9999999 | head -c "$1M" > "$PATTERN"
+	on_exit rm -f "$PATTERN"
+}
+
+# faults_begin(fs and options, [attribute=value...]) - empty, mounted on MNT
+function faults_begin() {
+	local fs=${1%% *} options=
+	[ "$fs" = "$1" ] || options=${1#* }
+	disk_raw sata-ssd capacity_mib=$FAULTS_MIB "${@:2}"
+	mkfs_mount "$fs" "$DISK_DEV" "$MNT" "$options" || die "cannot mount $1"
+}
+
+# faults_clear() - the disk works again
+function faults_clear() {
+	wbdisk_set test fail_range ""
+	wbdisk_set test fail_nth ""
+	wbdisk_set test stall_ms 0
+}
+
+# faults_end(kind) - the disk goes; counts what was injected
+function faults_end() {
+	INJECTED[$1]=$((${INJECTED[$1]:-0} + $(wbdisk_stat test errors_injected)))
+	disk_teardown
+}
+
+# first_sector(file) - where its first extent is on the disk, in sectors of 512 B
+#	"   0:  0..  255:  34816..  35071: ..." in blocks of 4 KiB
+function first_sector() {
+	filefrag -v "$1" | awk '$1 == "0:" { sub(/\.\./, "", $4); print $4 * 8 }'
+}
+
+# fd_sync(fd) - fsync of this open file, not of another one of the same name; prints
+# "ok" or the error
+function fd_sync() {
+	local why
+	why=$(dd if=/dev/null conv=fsync status=none 2>&1 >&"$1") && echo ok || echo "${why##*: }"
+}
+
+# settled() - is nothing dirty, in flight or held on the disk, in a minute at most?
+function settled() {
+	loop_until no_charge && return
+	bdi_debug stats | grep -E 'Writeback|Reclaimable|b_' | sed 's/^/# bdi: /'
+	sed 's/^/# wbt: /' "$DEBUG_BLOCK/$DISK_NAME/rqos/wbt/inflight"
+	note "wbdisk: $(wbdisk_stat test inflight_bytes) bytes in flight"
+	return 1
+}
+
+function no_charge() {
+	local dir=$DEBUG_BLOCK/$DISK_NAME/rqos/wbt
+	[ "$(wbdisk_stat test inflight_bytes)" = 0 ] || return
+	[ ! -e "$dir/inflight" ] || ! grep -qv 'inflight 0$' "$dir/inflight" || return
+	[ ! -e "$dir/bytes" ] ||
+		awk '/^(inflight|held|held_bytes) / && $2 { bad = 1 } END { exit bad }' "$dir/bytes" || return
+	sync -f "$MNT" 2> /dev/null
+	bdi_debug stats | awk '/^Bdi(Writeback|Reclaimable):/ && $2 { bad = 1 } END { exit bad }'
+}
+
+# consistent(fs) - after the journal was replayed, as a mount does?
+function consistent() {
+	mount -t "$1" "$DISK_DEV" "$MNT" && umount "$MNT" && fsck_clean "$1" "$DISK_DEV"
+}
+
+# took_ms(var, cmd...) - run it; its exit code
+function took_ms() {
+	local begin end rc
+	now_us begin
+	"${@:2}"
+	rc=$?
+	now_us end
+	printf -v "$1" '%d' $(((end - begin) / 1000))
+	return $rc
+}

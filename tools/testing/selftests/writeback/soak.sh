@@ -1,0 +1,155 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A long time of changing load: bursts, small files, overwrites, removals, cgroups
+# and disks that come and go, settings that change, and idle time in between.  At
+# regular moments everything is synced and the caches are dropped; what is then in
+# use may not grow.
+#
+# The first eighth warms up.  Of the rest, the mean of the last quarter is compared
+# with that of the first one.
+
+# shellcheck source=functions.sh
+. "$(dirname "$0")/functions.sh"
+# shellcheck source=lib-cgroup.sh
+. "$WB_DIR/lib-cgroup.sh"
+
+readonly SHORT_S=480 SAMPLES=48
+# The short version moved by 671, 49 and 25 KiB (patched, seed 1).  A page lost per
+# second would be 56 MiB in 4 h, an object of 192 bytes per operation 260 KiB.
+readonly MEMORY_KIB=4096 SLAB_KIB=1024 CACHE_KIB=256
+readonly FILES=8
+
+opt_add hours 0 '[0-9]{1,2}' "how long; 0: $SHORT_S s"
+opt_parse "Nothing grows in a long time of changing load." "$@"
+
+# sample(seconds so far) - after a sync, without caches: lines "name value" in KiB, or
+# counts for nr_*
+function sample() {
+	local i
+	sync
+	for i in 1 2 3; do
+		echo 3 > $VM/drop_caches
+		sleep .5
+	done
+	{
+		awk '$1 ~ /^(MemAvailable|SUnreclaim|Percpu|KernelStack|PageTables):$/ { sub(/:/, "", $1); print $1, $2 }' /proc/meminfo
+		awk '$1 ~ /^nr_(dirty|writeback|writeback_temp|unstable|isolated_file|vmscan_write)$/ { print }' /proc/vmstat
+		# Objects that no one frees stay active.
+		awk 'NR > 2 { print "cache." $1, $2 * $4 / 1024 }' /proc/slabinfo
+	} | sed "s/^/$1 /" >> "$WB_OUT/samples"
+}
+
+# grown(name) - how much the last quarter is above the first, in KiB
+function grown() {
+	awk -v name="$1" -v from="$WARM" -v to="$TOTAL" '
+		$2 == name && $1 >= from {
+			if ($1 < from + (to - from) / 4) { a += $3; na++ }
+			else if ($1 >= to - (to - from) / 4) { b += $3; nb++ }
+		}
+		END { printf "%.1f\n", na && nb ? b / nb - a / na : 0 }' "$WB_OUT/samples"
+}
+
+# caches() - "KiB name" of those that grew most
+function caches() {
+	awk -v from="$WARM" -v to="$TOTAL" '
+		$2 ~ /^cache\./ && $1 >= from {
+			if ($1 < from + (to - from) / 4) { a[$2] += $3; na[$2]++ }
+			else if ($1 >= to - (to - from) / 4) { b[$2] += $3; nb[$2]++ }
+		}
+		END { for (c in b) if (na[c]) printf "%.1f %s\n", b[c] / nb[c] - a[c] / na[c], c }' "$WB_OUT/samples" |
+		sort -rn | head -n 3
+}
+
+# put(file, values...) - one of them, if there is such a file
+function put() {
+	local file=$1
+	shift $((1 + RANDOM % ($# - 1)))
+	[ ! -e "$file" ] || { echo "$1" > "$file"; } 2> /dev/null
+}
+
+# operation() - one of the load's
+function operation() {
+	local dir=/mnt/${DIRS[RANDOM % 2]} file i
+	local queue=/sys/block/wbd-${dir##*/}/queue bdi=/sys/block/wbd-${dir##*/}/bdi
+	file=$dir/file$((RANDOM % FILES))
+	OP=$((RANDOM % 12))
+	case $OP in
+	0|1) dd if=/dev/zero of="$file" bs=256k count=$((RANDOM % 32 + 1)) conv=notrunc status=none ;;
+	2) dd if=/dev/zero of="$file" bs=16k count=$((RANDOM % 64 + 1)) conv=fsync status=none ;;
+	3) rm -f "$file" ;;
+	4) [ ! -e "$file" ] || truncate -s $((RANDOM * 64)) "$file" ;;
+	5) for ((i = 0; i < 32; i++)); do
+		echo "$i" > "$dir/small$i"
+	   done; sync -f "$dir"; rm -f "$dir"/small* ;;
+	6) [ ! -e "$file" ] || dd if="$file" of=/dev/null bs=256k status=none ;;
+	# Not cgroup_create, which remembers each.
+	7) mkdir "$CGROUPS/wb-soak" && echo 33554432 > "$CGROUPS/wb-soak/memory.max"
+	   cgroup_run soak dd if=/dev/zero of="$file" bs=64k count=64 status=none
+	   rmdir "$CGROUPS/wb-soak" ;;
+	8) put "$queue/wbt_lat_usec" 0 500 2000 75000
+	   put "$queue/wbt_policy" requests bytes bytes
+	   put "$queue/scheduler" none mq-deadline kyber bfq ;;
+	9) put "$bdi/max_drain_ms" 0 100 1000 default
+	   put "$bdi/strict_limit" 0 1
+	   put $VM/dirty_drain_ms 0 200 3000 ;;
+	10) set_dirty bytes $(((RANDOM % 64 + 4) << 20)) ;;
+	11) disk_beside ext4 guest fifo capacity_mib=64
+	    dd if=/dev/zero of=/mnt/guest/file bs=64k count=32 status=none
+	    disk_drop guest ;;
+	esac
+	N=$((N + 1))
+}
+
+# settles() - was nothing dirty or under writeback after any sync?
+function settles() {
+	# shellcheck disable=SC2016 # of awk
+	awk '$2 ~ /^nr_(dirty|writeback)$/ && $3 > 64 { print "# " $0; bad = 1 } END { exit bad }' "$WB_OUT/samples"
+}
+
+# bounded(name, expression) - one result, with the metric soak_NAME
+function bounded() {
+	metric "soak_${1}_kib" "$2" KiB
+	check "$1 does not grow by more than $3 KiB" holds "$2 <= $3"
+}
+
+wb_begin awk dd
+need_wbdisk
+cgroups_check
+[ -r /proc/slabinfo ] || skip_all "needs /proc/slabinfo (CONFIG_SLUB_DEBUG)"
+readonly DIRS=(soak-xfs soak-ext4)
+set_dirty bytes 67108864
+[ ! -e $VM/dirty_drain_ms ] || save_value $VM/dirty_drain_ms
+disk_beside xfs soak-xfs fifo capacity_mib=512 store_mib=64
+disk_beside ext4 soak-ext4 sata-ssd capacity_mib=512 store_mib=64
+ktap_set_plan 6
+RANDOM=${OPT[seed]} N=0
+TOTAL=$((OPT[hours] * 3600))
+[ "$TOTAL" -gt 0 ] || TOTAL=$SHORT_S
+WARM=$((TOTAL / 8))
+# The longer, the more idle: the work of a run grows with the root of its time.
+IDLE_S=$(calc "int(sqrt($TOTAL) / 4)")
+begin=$SECONDS next=0
+while (((now = SECONDS - begin) < TOTAL)); do
+	if ((now >= next)); then
+		sample "$now"
+		((next % (TOTAL / 8) > TOTAL / SAMPLES)) || note "$now of $TOTAL s, $N operations"
+		next=$((next + TOTAL / SAMPLES))
+	fi
+	operation || die "operation $OP failed"
+	((RANDOM % 3)) || sleep $((RANDOM % (2 * IDLE_S)))
+	sleep .3
+done
+sample "$TOTAL"
+metric soak_s "$TOTAL" s
+metric soak_operations "$N" count
+bounded memory "$(calc "-($(grown MemAvailable))")" $MEMORY_KIB
+bounded slab "$(grown SUnreclaim)" $SLAB_KIB
+bounded percpu "$(grown Percpu)" $SLAB_KIB
+caches | sed 's/^/# grew most, KiB: /'
+metric soak_cache_kib "$(caches | awk 'NR == 1 { print $1 }')" KiB
+check "no slab cache grows by more than $CACHE_KIB KiB" \
+	holds "$(caches | awk 'NR == 1 { print $1 }') <= $CACHE_KIB"
+check "nothing stays dirty or under writeback" settles
+check_dmesg
+ktap_finished
