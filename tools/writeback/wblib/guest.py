@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -55,6 +56,7 @@ FOREIGN = {"stress-ng": "stress-ng", "dbench": "dbench", "fs_mark": "fsmark"}
 DBENCH_LOAD = "/usr/share/dbench/client.txt"
 STDBUF_LIB = "/usr/libexec/coreutils/libstdbuf.so"
 MIN_FREE_GIB = 2
+KEEP_DAYS = 2
 
 
 def _libraries(programs: Iterable[Path]) -> set[Path]:
@@ -154,13 +156,20 @@ def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False, f
     ) + repr(sorted(LINKS.items()))
     key = sha256_text(listing)[:12]
     out = BUILD / "guest" / f"initramfs-{key}.cpio"
-    if out.exists():
-        return out
     out.parent.mkdir(parents=True, exist_ok=True)
     with lock("guest"):
         if not out.exists():
+            _prune(out.parent)
             _pack(files, out)
+        out.touch()
     return out
+
+
+def _prune(directory: Path) -> None:
+    """Remove what no run has asked for in KEEP_DAYS: every change of a script makes another initramfs."""
+    for old in directory.glob("initramfs-*.cpio"):
+        if time.time() - old.stat().st_mtime > KEEP_DAYS * 86400:
+            old.unlink(missing_ok=True)
 
 
 def _pack(files: dict[str, Path], out: Path) -> None:

@@ -109,7 +109,10 @@ function throttle_trace_sum() {
 }
 
 # drop_file(file) - remove it and what the cache holds, so that rows are alike
+#	XFS frees the blocks of a removed file later, and a writer that gets them
+#	again waits for the journal.  Truncated, they are free for use after sync.
 function drop_file() {
+	[ ! -e "$1" ] || truncate -s 0 "$1"
 	rm -f "$1"
 	sync
 	echo 1 > "$VM/drop_caches"
