@@ -7,6 +7,7 @@ Seeded, so that a failure repeats.  Nothing is started: no guest, no build.
 import copy
 import json
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,8 @@ from wblib.errors import WbError
 from wblib.proc import sha256_text
 
 ROUNDS = 150
-TEXTS = ("", " ", "-", "--", "\0", "\n", "\x7f\x80", "a" * 5000, "../../..", "/dev/full", "/dev/null", "-1", "0", "1e9",
+# No "\0": a command line cannot hold one.
+TEXTS = ("", " ", "-", "--", "\n", "\x7f\x80", "a" * 5000, "../../..", "/dev/full", "/dev/null", "-1", "0", "1e9",
          "nan", "inf", "99999999999999999999", "0x10", "%s%n", "$(reboot)", "{}", "[]", "é\u202e", "1,2,x", "5-1", "=",
          "a=b=c", "'", "none", "True")
 # Without --force: nothing here may reach a guest, a build or a real disk.
@@ -73,7 +75,9 @@ def idle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         if hasattr(__import__(module, fromlist=[name]), name):
             monkeypatch.setattr(target, accepted)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    cli.parser()  # loads all commands
+    for module in [m for n, m in sys.modules.items() if n.startswith("wblib.") and hasattr(m, "RESULTS")]:
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
     yield
 
 
@@ -150,7 +154,7 @@ def test_kernel_products(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     monkeypatch.setattr(kernel, "BUILD", tmp_path)
     monkeypatch.setattr(kernel, "compiler", lambda: "gcc")
-    what = SimpleNamespace(base=SimpleNamespace(ident="b"), content="", tree=tmp_path, patchset=None)
+    what = SimpleNamespace(base=SimpleNamespace(ident="b"), content="", series=False, tree=tmp_path, patchset=None)
     monkeypatch.setattr("wblib.sources.describe", lambda _variant: what)
     wanted = kernel.kconfig.fragments("slim")
     key = sha256_text("\n".join(["b", "", wanted, "gcc", str(kernel.RECIPE)]))
