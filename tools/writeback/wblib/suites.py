@@ -153,7 +153,7 @@ _MATRIX = tuple(_matrix())
 # What differs from a case's defaults where each runs once: cp writes 2 GiB three times, as the demo does.
 # The long versions of the last three are in the suite stress.
 _ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "cp-mib=0", "foreign": "fs=ext4", "fuzz": "values=12",
-         "races": "runtime=4"}
+         "powercut": "cuts=20", "races": "runtime=4"}
 _CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
 
 # What breaks first under a power cut, a fault or a race.  The short one is for the
