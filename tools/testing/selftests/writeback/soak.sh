@@ -34,6 +34,10 @@ function sample() {
 	done
 	{
 		awk '$1 ~ /^(MemAvailable|SUnreclaim|Percpu|KernelStack|PageTables):$/ { sub(/:/, "", $1); print $1, $2 }' /proc/meminfo
+		# What the modelled disks keep, journals above all, until they are full.
+		for i in "${DIRS[@]}"; do
+			echo "stored $(($(wbdisk_stat "$i" stored_bytes) / 1024))"
+		done
 		awk '$1 ~ /^nr_(dirty|writeback|writeback_temp|unstable|isolated_file|vmscan_write)$/ { print }' /proc/vmstat
 		# Objects that no one frees stay active.
 		awk 'NR > 2 { print "cache." $1, $2 * $4 / 1024 }' /proc/slabinfo
@@ -48,6 +52,12 @@ function grown() {
 			else if ($1 >= to - (to - from) / 4) { b += $3; nb++ }
 		}
 		END { printf "%.1f\n", na && nb ? b / nb - a / na : 0 }' "$WB_OUT/samples"
+}
+
+# memory() - how much more is in use, the disks' data apart, in KiB
+function memory() {
+	# "stored" comes once per disk in each sample, so its mean is of one disk.
+	calc "-($(grown MemAvailable)) - ${#DIRS[@]} * ($(grown stored))"
 }
 
 # caches() - "KiB name" of those that grew most
@@ -143,7 +153,7 @@ done
 sample "$TOTAL"
 metric soak_s "$TOTAL" s
 metric soak_operations "$N" count
-bounded memory "$(calc "-($(grown MemAvailable))")" $MEMORY_KIB
+bounded memory "$(memory)" $MEMORY_KIB
 bounded slab "$(grown SUnreclaim)" $SLAB_KIB
 bounded percpu "$(grown Percpu)" $SLAB_KIB
 caches | sed 's/^/# grew most, KiB: /'
