@@ -170,3 +170,10 @@ def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixt
         assert args.cpu == "max,erms=off"
         found.append(Job(args.case, axes.validate(args.case, axes.given_axes(args)), int(args.seed), args.kernel))
     assert found == suites.jobs(SUITES["block"].cells, ["stock", "patched"], [1])
+
+
+def test_a_command_names_what_is_not_the_default() -> None:
+    job = Job("dirty-stress", {"runtime": "6"}, 7, "patched")
+    assert bench.command(job) == "tools/writeback/wb run dirty-stress --kernel patched --seed 7"
+    assert bench.command(job, cpu="max,erms=off", flavour="debug", force=True) == (
+        "tools/writeback/wb run dirty-stress --kernel patched --cpu max,erms=off --flavour debug --seed 7 --force")

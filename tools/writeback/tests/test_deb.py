@@ -35,6 +35,12 @@ def test_a_compressed_configuration_is_read(tmp_path: Path) -> None:
     assert deb.read_config(str(mine)) == "CONFIG_MODULES=y\n"
 
 
+def test_only_what_can_be_installed_is_packaged() -> None:
+    with pytest.raises(WbError, match="unknown kernel 'replay'") as caught:
+        deb.build("replay")
+    assert caught.value.code == 2
+
+
 @pytest.mark.parametrize(("text", "said"), [(None, "can be read"), ("hello\n", "not a kernel configuration")])
 def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     mine = tmp_path / "my.config"

@@ -18,7 +18,7 @@ def _tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.setattr(module, "BUILD", tmp_path / "build")
     program = tmp_path / "bash"
     program.write_text("#!/bin/true\n")
-    monkeypatch.setattr(guest, "_collect", lambda tracing: {"usr/bin/bash": program})
+    monkeypatch.setattr(guest, "_collect", lambda *_: {"usr/bin/bash": program})
     monkeypatch.setattr(guest, "MIN_FREE_GIB", 0)
     selftests = tmp_path / "selftests"
     (selftests / "writeback").mkdir(parents=True)
@@ -32,9 +32,9 @@ def test_two_at_the_same_time_pack_once(monkeypatch: pytest.MonkeyPatch, tree: P
     real_stage = guest._stage
     real_collect = guest._collect
 
-    def collect(tracing: bool) -> dict[str, Path]:
+    def collect(*kind: bool) -> dict[str, Path]:
         together.wait()
-        return real_collect(tracing)
+        return real_collect(*kind)
 
     def stage(where: Path, files: dict[str, Path]) -> None:
         staged.append(where)

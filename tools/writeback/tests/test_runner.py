@@ -31,7 +31,7 @@ def _lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
         outcome.command = ["qemu", "-accel", "tcg"]
         return outcome
 
-    monkeypatch.setattr(runner, "prepare", lambda variant, options: lane.prepared)
+    monkeypatch.setattr(runner, "prepare", lambda *_, **__: lane.prepared)
     monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(qemu, "run", run)

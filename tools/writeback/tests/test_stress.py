@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from wblib import results, runner, stress
+from wblib import bench, results, runner, stress
 from wblib.errors import WbError
 from wblib.suites import Job
 
@@ -49,7 +49,8 @@ def test_every_kernel_has_its_round(ran: list[tuple[Job, str]], capsys: pytest.C
 def test_counts_tests_and_names_the_command(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--kernel", "patched", "--flavour", "slim", "--case", "dirty-stress", "--seeds", "1,2") == 1
     out = capsys.readouterr().out
-    assert "seed 2; repeat with: wb run dirty-stress --kernel patched --seed 2 --force --runtime 30" in out
+    job = Job("dirty-stress", {"runtime": "30"}, 2, "patched")
+    assert f"seed 2; repeat with: {bench.command(job, force=True)}\n" in out
     assert "seed 1; repeat" not in out
     assert out.splitlines()[-1] == "3 passed, 1 failed"
 
@@ -65,11 +66,6 @@ def test_dry_run_runs_nothing(ran: list[tuple[Job, str]], capsys: pytest.Capture
     assert call("--dry-run", "--short") == 0
     assert not ran
     assert "suite stress-short" in capsys.readouterr().out
-
-
-def test_repeat_names_the_flavour() -> None:
-    assert stress.repeat(Job("dirty-stress", {"runtime": "6"}, 7, "patched"), "debug") == \
-        "wb run dirty-stress --kernel patched --seed 7 --force --flavour debug"
 
 
 @pytest.mark.parametrize("argv", [["--kernel", "old"], ["--flavour", "plain"], ["--case", "no-such"], ["--seeds", "x"],

@@ -40,7 +40,7 @@ def test_who_needs_python() -> None:
 
 
 def test_each_job_runs_in_its_own_kind_of_guest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "prepare", lambda variant, options, *, python=False: f"{variant} {python}")
+    monkeypatch.setattr(runner, "prepare", lambda variant, options, *, python, foreign: f"{variant} {python}")
     monkeypatch.setattr(runner, "_kept", lambda job, prepared, options: None)
     monkeypatch.setattr(runner, "_run_one", lambda job, prepared, options, progress: (job.case, prepared))
     jobs = [Job(case, {}, 1, kernel) for kernel in ("stock", "patched") for case in ("wbdisk", "tune", "watch")]

@@ -167,23 +167,33 @@ def _download(package: str) -> Path:
     if tarball.is_file():
         return tarball
     need_space(store, 1, "the kernel source package")
-    work = store / f"tmp.{os.getpid()}"
-    shutil.rmtree(work, ignore_errors=True)
+    with unpacked(package, 150, f"run 'make deps' (needs Debian 12), or set BASE=/path/to/linux-{SERIES_OF}.y tree "
+                  "or tarball") as files:
+        (files / "usr/src" / tarball.name).replace(tarball)
+    return tarball
+
+
+@contextlib.contextmanager
+def unpacked(package: str, size_mb: int, advice: str) -> Iterator[Path]:
+    """The files of a Debian package of the base's source, downloaded below build/dl; gone afterwards.
+
+    The pinned version, else the archive's candidate.  WbError ending in ``advice`` when apt has none.
+    """
+    work = BUILD / "dl" / f"tmp.{os.getpid()}"
+    remove(work)
     work.mkdir(parents=True)
     try:
         for name in (f"{package}={pins()['BASE_VERSION']}", package):
-            say(f"downloading {name} (about 150 MB)")
+            say(f"downloading {name} (about {size_mb} MB)")
             if run(["apt-get", "download", "-q", name], cwd=work, check=False).returncode == 0:
                 break
         debs = list(work.glob("*.deb"))
         if not debs:
-            raise WbError(f"no {package} installed or in the archive: run 'make deps' (needs Debian 12), or set "
-                          f"BASE=/path/to/linux-{SERIES_OF}.y tree or tarball")
+            raise WbError(f"no {package} in the apt sources: {advice}")
         run(["dpkg-deb", "-x", debs[0], work / "x"], what=f"unpacking {debs[0].name}")
-        (work / "x/usr/src" / tarball.name).replace(tarball)
+        yield work / "x"
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return tarball
 
 
 def stamp(tree: Path) -> dict[str, str]:

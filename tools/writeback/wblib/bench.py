@@ -117,11 +117,20 @@ def shard(text: str, job_list: Sequence[Job]) -> list[Job]:
     return list(job_list[int(match[1]) - 1::int(match[2])])
 
 
-def command(job: Job, cpu: str) -> str:
-    """``wb run`` of one job: with the same result, in the same place, as within the bench."""
+def command(job: Job, *, cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False) -> str:
+    """``wb run`` of one job: the same kernel, guest and seed give the same result, in the same place."""
     words = ["tools/writeback/wb", "run", job.case, "--kernel", job.kernel, *ax.options(job.case, job.axes),
-             *(["--cpu", cpu] if cpu != qemu.CPU else []), "--seed", str(job.seed)]
+             *(["--cpu", cpu] if cpu != qemu.CPU else []), *(["--flavour", flavour] if flavour != "slim" else []),
+             "--seed", str(job.seed), *(["--force"] if force else [])]
     return shlex.join(words)
+
+
+def check_jobs(wanted: int | None) -> int:
+    """Guests side by side: what -j asks for, 1..256, or one per core; WbError (code 2) for another number."""
+    parallel = wanted if wanted is not None else os.cpu_count() or 1
+    if not 1 <= parallel <= 256:
+        raise WbError(f"-j {parallel}: must be 1..256", 2)
+    return parallel
 
 
 def minutes(seconds: float) -> str:
@@ -142,9 +151,7 @@ def run(args: argparse.Namespace) -> int:
         if kernel not in KERNELS:
             raise ax.unknown("kernel", kernel, KERNELS)
     seed_list = seeds(args.seeds) if args.seeds is not None else list(range(1, chosen.seeds + 1))
-    parallel = args.jobs if args.jobs is not None else os.cpu_count() or 1
-    if not 1 <= parallel <= 256:
-        raise WbError(f"-j {parallel}: must be 1..256", 2)
+    parallel = check_jobs(args.jobs)
     cpu = qemu.check_cpu(args.cpu)
     job_list = jobs(chosen.cells, kernels, seed_list)
     if args.shard is not None:
@@ -152,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
     for note in left_out(chosen.cells, kernels):
         say(f"  {note}")
     if args.list_cells:
-        print("\n".join(command(job, cpu) for job in job_list))
+        print("\n".join(command(job, cpu=cpu) for job in job_list))
         return 0
     if not job_list:
         say(f"shard {args.shard} of {chosen.name} is empty: there are fewer runs than shards")

@@ -199,25 +199,27 @@ def functional(seed: int) -> Iterator[Verdict]:
         options = runner.Options(lane="functional", on=device, force=True)
         p99: dict[str, float] = {}
         for writer in ("idle", "buffered"):
-            axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": writer})
-            several = [Job("read-latency", axes, seed + i, "stock") for i in range(FUNCTIONAL_SEEDS)]
-            # One at a time: side by side they would share the host's cores.
-            found = runner.run_many(several, parallel=1, options=options)
-            bad = [r for r in found if r.status != "pass"]
-            yield Verdict(f"read-latency, {writer} writer, on {device}", _why(bad[0]) if bad else "")
-            p99[writer] = min((r.value("read_p99") or 0.0 for r in found), default=0.0)
+            p99[writer], problem = _functional_p99(writer, seed, options)
+            yield Verdict(f"read-latency, {writer} writer, on {device}", problem)
         if p99["buffered"] <= FUNCTIONAL_RATIO * p99["idle"]:
             # The host was busy all the time: give it one more chance to show an idle disk.
-            axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": "idle"})
-            again = [Job("read-latency", axes, seed + FUNCTIONAL_SEEDS + i, "stock") for i in range(FUNCTIONAL_SEEDS)]
-            found = runner.run_many(again, parallel=1, options=options)
-            p99["idle"] = min([p99["idle"], *(r.value("read_p99") or 0.0 for r in found)])
+            p99["idle"] = min(p99["idle"], _functional_p99("idle", seed + FUNCTIONAL_SEEDS, options)[0])
         hurt = p99["buffered"] > FUNCTIONAL_RATIO * p99["idle"] > 0
         yield Verdict(f"{device}: buffered writeback multiplies read p99",
                       "" if hurt else f"idle {p99['idle']:.0f} us, buffered {p99['buffered']:.0f} us")
         for case in ("tune", "watch"):
             result, = runner.run_many([Job(case, ax.validate(case, {}), seed, "stock")], parallel=1, options=options)
             yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))
+
+
+def _functional_p99(writer: str, seed: int, options: runner.Options) -> tuple[float, str]:
+    """The least read p99 (us) of FUNCTIONAL_SEEDS runs beside ``writer``, and why one did not pass."""
+    axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": writer})
+    several = [Job("read-latency", axes, seed + i, "stock") for i in range(FUNCTIONAL_SEEDS)]
+    # One at a time: side by side they would share the host's cores.
+    found = runner.run_many(several, parallel=1, options=options)
+    bad = [r for r in found if r.status != "pass"]
+    return min(r.value("read_p99") or 0.0 for r in found), _why(bad[0]) if bad else ""
 
 
 def boot(_seed: int) -> Iterator[Verdict]:

@@ -314,7 +314,7 @@ def find_in(places: Sequence[str], kernel: str) -> tuple[str, list[Result], list
 def _below(place: Path) -> list[Result]:
     if not place.exists():
         raise WbError(f"--from {place}: no such file or directory", 2)
-    return results.load_all(place) if place.is_file() else results.scan(place)
+    return results.read(place)
 
 
 def _one_kernel(found: Sequence[Result], where: str) -> None:
@@ -333,7 +333,7 @@ def find(spec: str) -> tuple[str, list[Result]]:
         path = RESULTS / spec
     if "/" not in spec and not path.exists():
         path = _latest(spec)
-    found = results.load_all(path) if path.is_file() else results.scan(path)
+    found = results.read(path)
     if not found:
         raise WbError(f"no finished results below {path}: run some with 'wb run' or 'wb bench'")
     _one_kernel(found, str(path))

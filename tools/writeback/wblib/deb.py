@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import axes as ax
 from . import base, dkms, kconfig, kernel, patchqueue, sources
 from .errors import WbError
 from .paths import BUILD, CONFIGS
@@ -21,10 +22,8 @@ from .proc import need, run, say, sha256_file, sha256_text
 RECIPE = 1
 # uname -r is the version and this.
 SUFFIX = {"stock": "-stock", "patched": "-calm", "tree": "-calm-tree"}
-EPOCH = "1767225600"  # 2026-01-01, as in kernel.FIXED
 # mkdebian writes the time of the build; make would squeeze two spaces into one.
 REDATE = r'sed -i "s/^ -- \(.*>\) .*/ -- \1\x20\x20Thu, 01 Jan 2026 00:00:00 +0000/" debian/changelog'
-MAINTAINER = {"DEBFULLNAME": "calm-writeback", "DEBEMAIL": "maintainers@users.noreply.a-seed-50f54269.example"}
 SOURCE = "linux-calm"
 # Object directory, packages and room to link: slim is measured, the other an estimate without debug info.
 NEED_GIB = {"slim": 1.5, "other": 8.0}
@@ -76,12 +75,14 @@ def command(args: argparse.Namespace) -> int:
 def build(variant: str, config: str = "slim", jobs: int = 0) -> Packages:
     """Image and headers packages of ``variant`` with ``config``; at once when they were built before.
 
-    config: slim, debian-cloud, running or a file's name.  jobs: parallel
+    variant: a key of SUFFIX.  config: slim, debian-cloud, running or a file's name.  jobs: parallel
     compilers, 0 = one per core.  WbError names the log, or the missing configuration.
     """
+    if variant not in SUFFIX:
+        raise ax.unknown("kernel", variant, SUFFIX)
     what = sources.describe(variant)
     kind = "slim" if config == "slim" else "other"
-    wanted = wanted_config(config, series=bool(what.content))
+    wanted = wanted_config(config, series=what.series)
     key = sha256_text("\n".join([what.base.ident, what.content, wanted, variant, kernel.compiler(), str(RECIPE)]))
     products, out = BUILD / "deb" / key[:12], what.tree / f"out-deb-{kind}"
     if kind == "slim" and not out.exists():
@@ -141,26 +142,13 @@ def _debian_cloud() -> str:
     store = BUILD / "dl" / f"debian-cloud-{version}.config"
     if store.is_file():
         return store.read_text()
-    work = BUILD / "dl" / f"tmp.{os.getpid()}"
-    base.remove(work)
-    work.mkdir(parents=True)
     package = f"linux-config-{base.SERIES_OF}"
-    try:
-        for name in (f"{package}={version}", package):
-            say(f"downloading {name} (2 MB)")
-            if run(["apt-get", "download", "-q", name], cwd=work, check=False).returncode == 0:
-                break
-        debs = list(work.glob("*.deb"))
-        if not debs:
-            raise WbError(f"no {package} in the apt sources: add bookworm-security to them, or give --config FILE")
-        run(["dpkg-deb", "-x", debs[0], work / "x"], what=f"unpacking {debs[0].name}")
-        found = list(work.glob("x/usr/src/*/config.amd64_none_cloud-amd64.xz"))
+    with base.unpacked(package, 2, "add bookworm-security to them, or give --config FILE") as files:
+        found = list(files.glob("usr/src/*/config.amd64_none_cloud-amd64.xz"))
         if not found:
-            raise WbError(f"{debs[0].name} has no configuration of the cloud kernel: give --config FILE")
+            raise WbError(f"{package} has no configuration of the cloud kernel: give --config FILE")
         text = lzma.decompress(found[0].read_bytes()).decode()
-        base.write_atomic(store, text)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    base.write_atomic(store, text)
     return text
 
 
@@ -210,7 +198,7 @@ def _package(what: sources.Source, kind: str, wanted: str, key: str, jobs: int) 
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
     _configure(tree, out, kind, wanted, log)
-    count = len(patchqueue.patches()) if what.content else 0
+    count = len(patchqueue.patches()) if what.series else 0
     # Debian's revision part becomes the build number of uname -v.
     version = f"{base.kernel_version(tree)}-1+{SUFFIX[what.variant].lstrip('-').replace('-', '.')}{count}.{key[:8]}"
     for old in tree.glob(f"{SOURCE}_*"):
@@ -224,9 +212,10 @@ def _package(what: sources.Source, kind: str, wanted: str, key: str, jobs: int) 
 
 def _env(version: str) -> dict[str, str]:
     """What mkdebian and debhelper read: the same names and stamps each time, and no linux-libc-dev."""
-    return {**MAINTAINER, "KDEB_PKGVERSION": version, "KDEB_SOURCENAME": SOURCE, "KDEB_CHANGELOG_DIST": "bookworm",
-            "SOURCE_DATE_EPOCH": EPOCH, "DH_OPTIONS": "-Nlinux-libc-dev", "DEB_BUILD_OPTIONS": "terse",
-            "KDEB_COMPRESS": "gzip"}
+    name, mail = dkms.MAINTAINER
+    return {"DEBFULLNAME": name, "DEBEMAIL": mail, "KDEB_PKGVERSION": version, "KDEB_SOURCENAME": SOURCE,
+            "KDEB_CHANGELOG_DIST": "bookworm", "SOURCE_DATE_EPOCH": kernel.EPOCH, "DH_OPTIONS": "-Nlinux-libc-dev",
+            "DEB_BUILD_OPTIONS": "terse", "KDEB_COMPRESS": "gzip"}
 
 
 def _keep(tree: Path, out: Path, key: str, version: str, wall_s: int) -> None:

@@ -7,14 +7,15 @@ import shutil
 from pathlib import Path
 
 from . import base
-from .kernel import GENERATED
+from .kernel import EPOCH, GENERATED
 from .paths import BUILD, ROOT, SELFTESTS
 from .proc import run, sha256_text
 
 NAME = "wbdisk"
 PACKAGE = f"{NAME}-dkms"
 SOURCES = SELFTESTS / "test_modules"
-EPOCH = "1767225600"  # 2026-01-01, as in kernel.FIXED
+# Name and address in the packages.
+MAINTAINER = ("calm-writeback", "maintainers@users.noreply.a-seed-50f54269.example")
 # KUnit tests stay with the kselftests: they need CONFIG_KUNIT.
 CONF = """\
 PACKAGE_NAME="{name}"
@@ -31,7 +32,7 @@ CONTROL = """\
 Package: {package}
 Version: {version}
 Architecture: all
-Maintainer: calm-writeback <maintainers@users.noreply.a-seed-50f54269.example>
+Maintainer: {maintainer}
 Section: kernel
 Priority: optional
 Depends: dkms (>= 2.8), libelf1t64 | libelf1
@@ -111,7 +112,7 @@ def _stage(stage: Path, number: str) -> None:
     (source / "dkms.conf").write_text(CONF.replace("{name}", NAME).replace("{version}", number))
     shutil.copyfile(ROOT / "COPYING", doc / "copyright")
     size = sum(p.stat().st_size for p in stage.rglob("*") if p.is_file()) // 1024 + 1
-    (stage / "DEBIAN/control").write_text(CONTROL.format(**words, size=size))
+    (stage / "DEBIAN/control").write_text(CONTROL.format(**words, size=size, maintainer="{} <{}>".format(*MAINTAINER)))
     for name, text in (("postinst", POSTINST), ("prerm", PRERM)):
         (stage / "DEBIAN" / name).write_text(text.format(**words))
     for path in [stage, *stage.rglob("*")]:

@@ -146,8 +146,7 @@ def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False, f
     one, the second waits and finds it made.  Raises WbError when a program is
     missing or the disk is full.
     """
-    extras = {name: True for name, wanted in (("python", python), ("foreign", foreign)) if wanted}
-    files = _collect(tracing, **extras)
+    files = _collect(tracing, python, foreign)
     files["init"] = GUEST / "init"
     for path in sorted(p for p in selftests.rglob("*") if p.is_file()):
         files[f"kselftest/{path.relative_to(selftests)}"] = path

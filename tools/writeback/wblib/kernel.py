@@ -18,6 +18,8 @@ from .proc import need, run, say, sha256_file, sha256_text
 
 # Raise when the way of building changes what comes out.
 RECIPE = 2
+# 2026-01-01, the time of every build in seconds, as SOURCE_DATE_EPOCH has it.
+EPOCH = "1767225600"
 # Fixed, so that the same source gives the same bytes, and stock and patched the same /proc/version.
 FIXED = {
     "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026", "KBUILD_BUILD_USER": "wb", "KBUILD_BUILD_HOST": "wb",

@@ -105,8 +105,7 @@ def export(args: argparse.Namespace) -> int:
     if not kcidb.ORIGIN.fullmatch(args.origin):
         raise WbError(f"--origin '{args.origin}': lower-case letters, digits and _ only", 2)
     by_schema = venv.has("kcidb_io")
-    found = [r for place in args.results
-             for r in (results.load_all(place) if place.is_file() else results.scan(place))]
+    found = [r for place in args.results for r in results.read(place)]
     if not found:
         raise WbError(f"no finished results below {', '.join(map(str, args.results))}: run some with 'wb bench'")
     data = kcidb.report(found, args.origin)

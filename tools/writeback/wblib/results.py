@@ -168,6 +168,11 @@ def scan(directory: Path) -> list[Result]:
     return [load(p) for p in sorted(paths)]
 
 
+def read(place: Path) -> list[Result]:
+    """The results in a file, or below a directory."""
+    return load_all(place) if place.is_file() else scan(place)
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a whole file or nothing; WbError when that fails, for example on a full disk."""
     temp = path.with_name(f".{path.name}.{os.getpid()}")

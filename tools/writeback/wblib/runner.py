@@ -86,10 +86,9 @@ def run_many(
     """
     options = options or Options()
     parallel = parallel or os.cpu_count() or 1
-    kinds = dict.fromkeys((j.kernel, *_extras(j.case)) for j in jobs)
-    prepared = {(variant, *extras): prepare(variant, options, **dict.fromkeys(extras, True))
-                for variant, *extras in kinds}
-    of = {i: prepared[j.kernel, *_extras(j.case)] for i, j in enumerate(jobs)}
+    kinds = [(j.kernel, ax.case(j.case).python, ax.case(j.case).foreign) for j in jobs]
+    prepared = {kind: prepare(kind[0], options, python=kind[1], foreign=kind[2]) for kind in dict.fromkeys(kinds)}
+    of = dict(enumerate(prepared[kind] for kind in kinds))
     done: dict[int, results.Result] = {}
     todo = []
     for index, job in enumerate(jobs):
@@ -119,11 +118,6 @@ def run_many(
             finally:
                 progress.end()
     return [done[i] for i in range(len(jobs))]
-
-
-def _extras(case: str) -> tuple[str, ...]:
-    """What the guest of ``case`` has beyond the common programs: parameters of ``prepare``."""
-    return tuple(name for name in ("python", "foreign") if getattr(ax.case(case), name))
 
 
 def place_of(job: Job, prepared: Prepared, options: Options) -> Path:

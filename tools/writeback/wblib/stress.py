@@ -2,15 +2,13 @@
 """``wb stress``: the suite ``stress`` on the plain, the debug and the stock kernel, failures with their command."""
 
 import argparse
-import os
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import axes as ax
 from . import check, runner
-from .bench import KERNELS, minutes
+from .bench import KERNELS, check_jobs, command, minutes
 from .errors import WbError
 from .proc import say
 from .results import Result
@@ -72,17 +70,6 @@ def cells_of(one: Round, cases: Sequence[str] | None) -> list[Cell]:
     return [c for c in cells if not cases or c.case in cases]
 
 
-def repeat(job: Job, flavour: str) -> str:
-    """The command that repeats ``job``: the same kernel, guest and seed give the same bytes."""
-    words = ["wb", "run", job.case, "--kernel", job.kernel, "--seed", str(job.seed), "--force"]
-    if flavour != "slim":
-        words += ["--flavour", flavour]
-    for axis in ax.case(job.case).axes:
-        if job.axes[axis.name] != axis.default:
-            words += [f"--{axis.name}", job.axes[axis.name]]
-    return shlex.join(words)
-
-
 def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]:
     """Print a line per run, and each failure with its command; returns how many tests passed and failed."""
     passed = failed = 0
@@ -95,7 +82,7 @@ def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]
         for verdict in bad:
             print(f"     {verdict.name}: {verdict.problem}")
         if bad:
-            print(f"     seed {job.seed}; repeat with: {repeat(job, flavour)}", flush=True)
+            print(f"     seed {job.seed}; repeat with: {command(job, flavour=flavour, force=True)}", flush=True)
         passed += good
         failed += len(bad)
     return passed, failed
@@ -104,9 +91,7 @@ def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]
 def run(args: argparse.Namespace) -> int:
     """``wb stress``."""
     todo = []
-    parallel = args.jobs if args.jobs is not None else os.cpu_count() or 1
-    if not 1 <= parallel <= 256:
-        raise WbError(f"-j {parallel}: must be 1..256", 2)
+    parallel = check_jobs(args.jobs)
     for one in rounds(args.kernel, args.flavour, short=args.short):
         cells = cells_of(one, args.case)
         chosen = seeds(args.seeds) if args.seeds is not None else list(range(1, suite(one.suite).seeds + 1))

@@ -114,17 +114,6 @@ function grown() {
 	done
 }
 
-# ended(pids...) - are these tasks gone, or go they in time?
-function ended() {
-	local i
-	for ((i = 0; i < END_S * 5; i++)); do
-		kill -0 "$@" 2> /dev/null || return 0
-		sleep .2
-	done
-	note "still there: $(ps -o pid,stat,wchan,args -p "$(IFS=,; echo "$*")" 2> /dev/null | tail -n +2)"
-	return 1
-}
-
 wb_begin awk dd cmp paste
 need_wbdisk
 cgroups_check
@@ -168,7 +157,7 @@ for disk in "${DISKS[@]}"; do
 done
 metric stress_changes "$CHANGES" count
 metric stress_cgroups "$(cat "$WB_OUT/churned")" count
-check "no task hangs" ended "${tasks[@]}"
+check "no task hangs" tasks_end $END_S "${tasks[@]}"
 rm -f "$WB_OUT"/pattern?
 check "no data is lost" [ ! -e "$WB_OUT/lost" ]
 check "counters never go backwards" [ "$backwards" -eq 0 ]
@@ -180,6 +169,6 @@ dd if=/dev/zero of=/mnt/slow/last bs=1M count=4096 status=none 2> /dev/null &
 last_writer=$!
 sleep 2
 wbdisk_set slow power 0
-check "a writer to a disk that is removed ends" ended "$last_writer"
+check "a writer to a disk that is removed ends" tasks_end $END_S "$last_writer"
 check_dmesg
 ktap_finished

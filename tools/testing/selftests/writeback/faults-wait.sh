@@ -211,35 +211,15 @@ function test_suspend() {
 	check "$1: suspend: fsync takes that long, too" in_time "$MS" $SUSPEND_S
 }
 
-# run_part(part, fs and options)
-function run_part() {
-	FS=${2%% *}
-	faults_begin "$2" write_cache=1
-	"test_$1" "$2"
-	check "$2: $1: nothing is left dirty, in flight or held" settled
-	faults_end "$1"
-}
-
-declare -A RESULTS=([stall]=9 [kill]=4 [memory]=5 [freeze]=7 [remount]=6 [suspend]=5)
+RESULTS=([stall]=9 [kill]=4 [memory]=5 [freeze]=7 [remount]=6 [suspend]=5)
 wb_begin awk dd cmp mke2fs xfs_io fsfreeze dmsetup
 need_wbdisk
 cgroups_check
 OPT[disk]=sata OPT[stack]=linear OPT[dir]=
 stack_check
 faults_pattern $MEMORY_MIB
-parts=${OPT[part]}
-[ "$parts" != all ] || parts=$PARTS
-total=1
-for part in $parts; do
-	total=$((total + ${RESULTS[$part]} * ${#FAULTS_FS[@]}))
-done
-ktap_set_plan "$total"
 EXCESS=0
-for part in $parts; do
-	for fs in "${FAULTS_FS[@]}"; do
-		run_part "$part" "$fs"
-	done
-done
+faults_run
 metric faults_excess_ms $EXCESS ms
 check_dmesg
 ktap_finished

@@ -144,7 +144,6 @@ function broken() {
 
 # mended(what, result) - two results
 function mended() {
-	# Not umount_fs: mountpoint cannot look at a dead file system.
 	check "$1: it unmounts" umount "$MNT"
 	faults_clear
 	# Of the file that failed nothing is known.
@@ -266,32 +265,12 @@ function test_quota() {
 	check "$1: quota: the file system is consistent" consistent ext4
 }
 
-# run_part(part, fs and options)
-function run_part() {
-	FS=${2%% *}
-	faults_begin "$2" write_cache=1
-	"test_$1" "$2"
-	faults_clear
-	mountpoint -q "$MNT" || mount_fs "$FS" "$DISK_DEV" "$MNT"
-	check "$2: $1: nothing is left dirty, in flight or held" settled
-	faults_end "$1"
-}
-
-declare -A RESULTS=([data]=7 [hang]=3 [journal]=6 [meta]=5 [remove]=6 [full]=7 [quota]=6)
+RESULTS=([data]=7 [hang]=3 [journal]=6 [meta]=5 [remove]=6 [full]=7 [quota]=6)
 wb_begin awk dd cmp filefrag mke2fs e2fsck debugfs dumpe2fs xfs_repair xfs_quota setpriv
 need_wbdisk
 faults_pattern 2
-parts=${OPT[part]}
-[ "$parts" != all ] || parts=$PARTS
-total=1
-for part in $parts; do
-	total=$((total + ${RESULTS[$part]} * ${#FAULTS_FS[@]}))
-done
-ktap_set_plan "$total"
-for part in $parts; do
-	for fs in "${FAULTS_FS[@]}"; do
-		run_part "$part" "$fs"
-	done
+faults_run
+for part in "${!INJECTED[@]}"; do
 	metric "faults_injected_$part" "${INJECTED[$part]}" count
 done
 check_dmesg

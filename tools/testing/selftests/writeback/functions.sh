@@ -167,6 +167,20 @@ function stop_tasks() {
 	wait "$@" 2> /dev/null
 }
 
+# tasks_end(seconds, pid...) - are these tasks gone, or go they in time?
+function tasks_end() {
+	local end=$((SECONDS + $1))
+	shift
+	# One of them is enough for kill to succeed.
+	while kill -0 "$@" 2> /dev/null; do
+		if [ $SECONDS -ge $end ]; then
+			note "still there: $(ps -o pid,stat,wchan,args -p "$(IFS=,; echo "$*")" 2> /dev/null | tail -n +2)"
+			return 1
+		fi
+		sleep .2
+	done
+}
+
 # loop_until(cmd) - evaluate cmd until it succeeds; 1 after a minute of failure
 function loop_until() {
 	local cmd="$*" i=0

@@ -10,7 +10,7 @@ readonly FAULTS_FS=("ext4 delalloc" "ext4 nodelalloc,dioread_nolock" xfs)
 readonly FAULTS_MIB=512
 readonly DEBUG_BLOCK=/sys/kernel/debug/block
 PATTERN=	# what the cases write
-declare -A INJECTED
+declare -A INJECTED RESULTS
 
 # faults_pattern(MiB) - PATTERN is a file of that size, no two of its lines alike
 function faults_pattern() {
@@ -75,6 +75,33 @@ function no_charge() {
 # consistent(fs) - after the journal was replayed, as a mount does?
 function consistent() {
 	mount -t "$1" "$DISK_DEV" "$MNT" && umount "$MNT" && fsck_clean "$1" "$DISK_DEV"
+}
+
+# faults_run() - the parts that --part names, each on each of FAULTS_FS: one is
+# test_PART(fs and options) with RESULTS[PART] results, one of which comes from here
+function faults_run() {
+	local chosen=${OPT[part]} part fs total=1
+	# shellcheck disable=SC2153 # of the case
+	[ "$chosen" != all ] || chosen=$PARTS
+	for part in $chosen; do
+		total=$((total + RESULTS[$part] * ${#FAULTS_FS[@]}))
+	done
+	ktap_set_plan "$total"
+	for part in $chosen; do
+		for fs in "${FAULTS_FS[@]}"; do
+			faults_part "$part" "$fs"
+		done
+	done
+}
+
+function faults_part() {
+	FS=${2%% *}
+	faults_begin "$2" write_cache=1
+	"test_$1" "$2"
+	faults_clear
+	mountpoint -q "$MNT" || mount_fs "$FS" "$DISK_DEV" "$MNT"
+	check "$2: $1: nothing is left dirty, in flight or held" settled
+	faults_end "$1"
 }
 
 # took_ms(var, cmd...) - run it; its exit code

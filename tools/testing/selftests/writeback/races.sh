@@ -85,15 +85,6 @@ function keep() {
 	cmp "$WB_OUT/pattern" /mnt/$KEEP/file || touch "$WB_OUT/lost"
 }
 
-# ended(pids...) - in time?
-function ended() {
-	local end=$((SECONDS + END_S))
-	while kill -0 "$@" 2> /dev/null; do
-		[ $SECONDS -lt $end ] || { note "still there: $(ps -o pid,stat,wchan,args -p "$(IFS=,; echo "$*")")"; return 1; }
-		sleep .2
-	done 2> /dev/null
-}
-
 function total() {
 	cat "$WB_OUT"/count-"$1"-* | awk '{ n += $1 } END { print n + 0 }'
 }
@@ -122,7 +113,7 @@ if [ -w $CPU_ONLINE ]; then
 fi
 sleep "${OPT[runtime]}"
 touch "$WB_OUT/stop"
-check "no task hangs" ended "${tasks[@]}"
+check "no task hangs" tasks_end $END_S "${tasks[@]}"
 for name in a b; do
 	wbdisk_destroy $name
 done

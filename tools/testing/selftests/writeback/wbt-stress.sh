@@ -204,14 +204,6 @@ function load_start() {
 	LOAD_PIDS+=($!)
 }
 
-# gone(pid...) - have they all ended?
-function gone() {
-	local pid
-	for pid in "$@"; do
-		! kill -0 "$pid" 2> /dev/null || return
-	done
-}
-
 # load_end() - within the bound
 function load_end() {
 	touch "$WB_OUT/$STOP"
@@ -219,7 +211,8 @@ function load_end() {
 }
 
 function wait_gone() {
-	until gone "$@"; do
+	# One of them is enough for kill to succeed.
+	while kill -0 "$@" 2> /dev/null; do
 		sleep .2
 	done
 }
@@ -430,7 +423,7 @@ function test_load() {
 	bounded "sync" "$PATIENCE_S" sync
 	check "at rest nothing is in flight or held" all_uncharged
 	for disk in a b; do
-		bounded "umount" "$PATIENCE_S" umount "$BASE/$disk"
+		bounded "umount" "$PATIENCE_S" umount_fs "$BASE/$disk"
 		check "the $(fs_of $disk) is consistent" fsck_clean "$(fs_of $disk)" "/dev/wbd-$disk"
 	done
 }
@@ -456,8 +449,7 @@ function test_removal() {
 		load_end
 		bounded "the last change" "$PATIENCE_S" cpus_on
 		for disk in a b; do
-			# Not umount_fs: mountpoint cannot look at a dead file system.
-			bounded "umount after removal" "$PATIENCE_S" umount "$BASE/$disk"
+			bounded "umount after removal" "$PATIENCE_S" umount_fs "$BASE/$disk"
 		done
 		for disk in "${DISKS[@]}"; do
 			[ ! -e "/sys/block/wbd-$disk" ] || left=1
@@ -484,7 +476,7 @@ function test_again() {
 	bounded "sync" "$PATIENCE_S" sync
 	check "and nothing is in flight or held on them" all_uncharged
 	for disk in a b; do
-		bounded "umount" "$PATIENCE_S" umount "$BASE/$disk"
+		bounded "umount" "$PATIENCE_S" umount_fs "$BASE/$disk"
 		check "their $(fs_of $disk) is consistent" fsck_clean "$(fs_of $disk)" "/dev/wbd-$disk"
 	done
 }

@@ -85,11 +85,9 @@ def build_of(result: Result) -> str:
 
 
 def _read(path: Path) -> list[Result]:
-    if path.is_file():
-        return results.load_all(path)
     for attempt in range(SCANS):
         try:
-            found = results.scan(path)
+            found = results.read(path)
             break
         except FileNotFoundError:
             if attempt == SCANS - 1:
