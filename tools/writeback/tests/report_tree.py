@@ -78,6 +78,21 @@ def dirty_ratio(root: Path, kernel: str) -> Path:
     return data
 
 
+def dirty_time(root: Path, kernel: str) -> Path:
+    """A run of dirty-time with the disk that becomes slower."""
+    data = place(root, "dirty-time", kernel, 1, {"step_s": (12.0, "s")})
+    rows = [f"{n / 10:.3f},{10000 - n * 30},3000,24415,12208,900000" for n in range(200)]
+    (data / "dirty_step.csv").write_text("\n".join(
+        ["seconds,nr_dirty,nr_writeback,nr_dirty_threshold,nr_dirty_background_threshold,nr_free_pages", *rows, ""]))
+    (data / "step.marks").write_text("sampler 100.00\nslower 106.00\n")
+    (data / "throttle_step.txt").write_text("".join(
+        f"  dd-156 [000] ..... {101 + n / 5:.6f}: balance_dirty_pages: bdi 259:0: limit=86868 setpoint=75996 "
+        f"dirty=65536 bdi_setpoint={13000 - 100 * n} bdi_dirty={12000 - 90 * n} dirty_ratelimit=102400 "
+        f"task_ratelimit={51200 - 500 * n} dirtied=256 paused=0 pause={10 + n} period=2 think=-4 cgroup_ino=1\n"
+        for n in range(90)))
+    return data
+
+
 def ext4(root: Path, kernel: str) -> Path:
     """A run of ext4-nodelalloc."""
     return place(root, "ext4-nodelalloc", kernel, 1, {f"{n}_{m}": (v, u) for m in published.MOUNTS for n, v, u in (
@@ -96,6 +111,7 @@ def make(root: Path) -> Path:
         dirty_limits(root, kernel)
         dirty_ratio(root, kernel)
         ext4(root, kernel)
+    dirty_time(root, "patched")
     for writer in ("idle", "direct"):
         read_latency(root, f"disk=fifo writer={writer}", "stock", 1, READ_MS[writer])
     read_latency(root, "disk=fifo wbt=off", "stock", 1, 60, 510)

@@ -46,10 +46,10 @@ def test_fits_and_loads(index: Path, page: headless.Page, width: int, scheme: st
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert page.evaluate(WIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(LOADED) == 7
+    assert page.evaluate(LOADED) == 8
     assert page.evaluate(SMALL) == []
     assert page.evaluate("document.images[0].clientWidth") / theme.WIDTH_IN / 72 * theme.SMALL > 10
-    assert page.evaluate(CHOSEN) == [scheme == "light"] * 7  # the dark pictures are those of <source>
+    assert page.evaluate(CHOSEN) == [scheme == "light"] * 8  # the dark pictures are those of <source>
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert back == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 28)")
     assert page.problems == []

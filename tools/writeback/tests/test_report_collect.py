@@ -9,7 +9,7 @@ import pytest
 import report_tree
 
 from wblib import results
-from wblib.report import cdf, collect, pareto, place, reproduce, samples, timeline
+from wblib.report import cdf, collect, drain, pareto, place, reproduce, samples, timeline
 
 
 def data_of(*places: Path) -> collect.Data:
@@ -163,6 +163,16 @@ def test_labels_do_not_cover_each_other() -> None:
         assert 4 <= x <= 96
         assert all(abs(x - u) >= 8 - 1e-6 or abs(y - v) >= 6 - 1e-6 for u, v in centres[:n])
     assert centres == place.labels(points, sizes, 3.0, (0.0, 0.0, 100.0, 100.0))
+
+
+def test_thinned_keeps_the_extremes_in_order() -> None:
+    xs = [n / 10 for n in range(5000)]
+    ys = [float(n % 50 == 7) for n in range(5000)]
+    at, values = drain.thinned(xs, ys)
+    assert len(at) <= 2 * drain.PARTS_OF_PICTURE + 2
+    assert at == sorted(at)
+    assert max(values) == 1 and values.count(1.0) >= 80
+    assert drain.thinned(xs[:10], ys[:10]) == (xs[:10], ys[:10])
 
 
 def test_samples_and_pauses(tmp_path: Path) -> None:

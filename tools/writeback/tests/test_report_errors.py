@@ -86,8 +86,12 @@ def _pauses(root: Path) -> Path:
     return report_tree.dirty_ratio(root, "stock") / "throttle_20.txt"
 
 
+def _marks(root: Path) -> Path:
+    return report_tree.dirty_time(root, "patched") / "step.marks"
+
+
 @pytest.mark.parametrize(("make", "keep"), [
-    (_fio, 0.5), (_fio, 0.0), (_control, 1.0), (_samples, 0.5017), (_samples, 0.0), (_pauses, 0.93)])
+    (_fio, 0.5), (_fio, 0.0), (_control, 1.0), (_samples, 0.5017), (_samples, 0.0), (_pauses, 0.93), (_marks, 0.7)])
 def test_truncated_data(make: Callable[[Path], Path], keep: float, tmp_path: Path,
                         capsys: pytest.CaptureFixture[str]) -> None:
     cut(make(tmp_path / "results"), keep)

@@ -21,7 +21,7 @@ from wblib.paths import ROOT, TOOLS
 pytest.importorskip("matplotlib")
 VOID = {"meta", "link", "img", "source", "br", "wbr"}
 PICTURES = {"read-latency-cdf-fifo", "timeline-fifo", "pareto-fifo", "dirty-limits-10_20", "dirty-limits-100mb_50mb",
-            "pauses-20", "ext4"}
+            "pauses-20", "drain-step", "ext4"}
 
 
 def report(*argv: str) -> int:
@@ -187,7 +187,7 @@ def test_pictures_of_the_documentation() -> None:
     text = (ROOT / "Documentation" / "report.md").read_text()
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
     assert {Path(p).stem for p in shown} == {p.stem for p in (ROOT / "Documentation" / "results").glob("*.svg")}
-    assert len(shown) == 6
+    assert len(shown) == 8
     for path in shown:
         content = (ROOT / "Documentation" / path).read_bytes()
         assert len(content) <= 100_000

@@ -390,11 +390,11 @@ _CASES = (
     ),
     Case(
         "dirty-time",
-        "time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, two cgroups",
+        "time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents",
         "none: tests vm.dirty_drain_ms; without it, it measures what it can",
         (
             Axis("part", "all", "one part, or all",
-                 ("all", "knobs", "off", "stick", "step", "beside", "quiet", "groups")),
+                 ("all", "knobs", "off", "stick", "step", "beside", "quiet", "extents", "groups")),
             _FS,
             Axis("mib", "2048", "written to the stick", (), 10, 99_999, "MiB"),
         ),

@@ -145,6 +145,8 @@ METRICS = (
                "dirty-time: estimate before and after a minute of small fsyncs"),
     MetricInfo(r"burst_.*_s", "burst_fresh_s, burst_quiet_s, burst_unlimited_s", "s", "lower",
                "dirty-time: writing a burst with a fresh estimate, after that minute, without limit"),
+    MetricInfo(r"extents_(xfs|ext4)_[0-9]_(on|off)", "extents_F_N_L", "count", "lower",
+               "dirty-time: in how many pieces N files are that were written at once, by file system"),
     MetricInfo(r"light_slept_ms_.*", "light_slept_ms_L", "ms", "lower",
                "dirty-time: how long a light cgroup slept beside a noisy one, from the trace"),
     MetricInfo(r"light_[a-z]+_ms_.*", "light_global_ms_L, light_cgroup_ms_L, light_device_ms_L", "ms", "lower",

@@ -10,6 +10,8 @@
 #	step	a disk that becomes twenty times slower in mid-write
 #	beside	a fast disk while the stick is written
 #	quiet	a minute of small fsyncs, then a burst
+#	extents	in how many pieces is a file, and are files that are written at once, on
+#		both file systems?
 #	groups	how long a light cgroup sleeps on account of a noisy one
 # Where there is no such limit, stick, beside and groups measure without it, and
 # what they would check is skipped.
@@ -26,9 +28,9 @@
 
 readonly MIB=1048576
 readonly KNOB=$VM/dirty_drain_ms
-readonly PARTS="knobs off stick step beside quiet groups"
+readonly PARTS="knobs off stick step beside quiet extents groups"
 
-readonly STICK_MS=3000 STICK_MIB=2048
+readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
 readonly SYNC_S=3.6
 # One sleep is at most 200 ms, and a tick or two until the task runs.
@@ -36,14 +38,16 @@ readonly BLOCK_MS=250
 
 readonly STEP_FROM=200 STEP_TO=10	# MB/s
 # What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 6 s
-# without a writer; of 3 s it would take a minute however the kernel behaves.  15 s
-# are the goal; a writer that goes on with a folio of 1 MiB per pause makes 16 to 18
-# of it, see Documentation/mm.md.
-readonly STEP_MS=300 STEP_S=20 STEP_BLOCK_MS=1000
+# without a writer; of 3 s it would take a minute however the kernel behaves.
+readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
 readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 
 readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.9
+# A limit of 60 MB: a file is written in many parts.  Of several files at once none
+# can have more than its share of the limit in a part, but should have as much as
+# the flusher's least chunk (MIN_WRITEBACK_PAGES of fs/fs-writeback.c).
+readonly EXTENTS_FILES=4 EXTENTS_MIB=192 EXTENTS_MS=300 EXTENTS_RATIO=1.2 CHUNK_MIB=4
 readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60
 
 opt_add part all "all|${PARTS// /|}" "one part, or all"
@@ -180,12 +184,15 @@ function test_off() {
 function stick() {
 	local block dirty
 	throttle_trace_clear
+	mark sampler "$WB_OUT/stick_$1.marks"
+	sampler_start "$WB_OUT/dirty_stick_$1.csv" $STICK_SAMPLE_MS
 	write_file "${OPT[mib]}" "$MNT/$1"
 	dirty=$(dirty_bytes)
 	throttle_trace_sum "$WB_OUT/throttle_stick_$1.txt" > /dev/null
 	block=$(longest_block "$WB_OUT/throttle_stick_$1.txt")
 	WRITE_S=$TOOK
 	sync_seconds
+	sampler_stop
 	metric "stick_dirty_$1" "$dirty" bytes
 	metric "stick_write_s_$1" "$WRITE_S" s
 	metric "stick_sync_s_$1" "$TOOK" s
@@ -223,12 +230,14 @@ function test_step() {
 	set_limits ratio 10 20
 	limit "$STEP_MS"
 	throttle_trace_clear
+	mark sampler "$WB_OUT/step.marks"
 	sampler_start "$csv"
 	dd if=/dev/zero of="$MNT/file" bs=1M count=8192 status=none &
 	WRITER=$!
 	sleep 6
 	before=$(dirty_bytes)
 	now_us start
+	mark slower "$WB_OUT/step.marks"
 	wbdisk_set step link_mbps $STEP_TO
 	first=
 	while :; do
@@ -326,6 +335,48 @@ function test_quiet() {
 	disk_drop quiet
 }
 
+# ---- extents ---------------------------------------------------------------
+
+# pieces(fs, label, count) - of so many files written at once; the sum is in PIECES
+function pieces() {
+	local i writers=()
+	disk_beside "$1" extents fifo link_mbps=$FAST_MBPS
+	for ((i = 0; i < $3; i++)); do
+		dd if=/dev/zero of="/mnt/extents/file$i" bs=64k count=$((EXTENTS_MIB * 16)) status=none &
+		writers+=("$!")
+	done
+	wait "${writers[@]}"
+	sync -f /mnt/extents
+	PIECES=0
+	for ((i = 0; i < $3; i++)); do
+		PIECES=$((PIECES + $(extents "/mnt/extents/file$i")))
+	done
+	metric "extents_${1}_${3}_$2" "$PIECES" count
+	disk_drop extents
+}
+
+function test_extents() {
+	local fs off
+	set_limits ratio 10 20
+	for fs in xfs ext4; do
+		limit 0
+		pieces $fs off $EXTENTS_FILES
+		pieces $fs off 1
+		off=$PIECES
+		if limit $EXTENTS_MS; then
+			pieces $fs on 1
+			limited "extents: $fs: no more than $EXTENTS_RATIO x as many" \
+				holds "$PIECES <= $EXTENTS_RATIO * $off"
+			pieces $fs on $EXTENTS_FILES
+		else
+			skip_test "extents: $fs: no more than $EXTENTS_RATIO x as many" "no vm.dirty_drain_ms"
+		fi
+		limit 0
+		limited "extents: $fs: of several files, not smaller than $CHUNK_MIB MiB" \
+			holds "$EXTENTS_FILES * $EXTENTS_MIB / $PIECES >= $CHUNK_MIB"
+	done
+}
+
 # ---- two cgroups -----------------------------------------------------------
 
 # groups(label) - SLEPT: ms that the light one slept, PEAK: most dirty memory
@@ -379,8 +430,8 @@ function test_groups() {
 	set_limits ratio 10 20
 }
 
-declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [beside]=1 [quiet]=2 [groups]=2)
-wb_begin awk dd
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [beside]=1 [quiet]=2 [extents]=4 [groups]=2)
+wb_begin awk dd filefrag
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
 cgroups_check

@@ -43,11 +43,6 @@ function busy_ns() {
 	echo $(((f[1] + f[2] + f[3] + f[6] + f[7] + f[8]) * (1000000000 / TICKS_PER_S)))
 }
 
-# extents(file)
-function extents() {
-	filefrag "$1" | sed -n 's/.*: \([0-9]*\) extents\? found/\1/p'
-}
-
 # run_dd(suffix) - the dd and its metrics
 function run_dd() {
 	local log=$WB_OUT/dd_$1.log cpu0 cpu1 start end writes0 writes1

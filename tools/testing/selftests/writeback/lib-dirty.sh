@@ -47,9 +47,9 @@ function dirtyable() {
 		-v f="$(ratio_factor 20)" 'BEGIN { printf "%.0f", pages * page / f }')"
 }
 
-# sampler_start(csv) / sampler_stop() - counters and limits every SAMPLE_MS
+# sampler_start(csv, [ms]) / sampler_stop() - counters and limits every SAMPLE_MS
 function sampler_start() {
-	"$WB_DIR/vmstat_sampler" "$SAMPLE_MS" "$1" &
+	"$WB_DIR/vmstat_sampler" "${2:-$SAMPLE_MS}" "$1" &
 	SAMPLER_PID=$!
 }
 
@@ -85,12 +85,20 @@ function sampler_summary() {
 		}' "$1")
 }
 
+# mark(name, file) - add "name seconds" to file, by the clock of the trace: puts what
+# a sampler that starts now writes beside the sleeps
+function mark() {
+	local seconds
+	read -r seconds _ < /proc/uptime
+	echo "$1 $seconds" >> "$2"
+}
+
 # throttle_trace_start(KiB) - record every planned sleep of dd in
 # balance_dirty_pages(), in a buffer of KiB per CPU ("": the kernel's default)
 #	Returns 1 if the kernel has no such tracepoint.
 function throttle_trace_start() {
 	# The event also comes without a sleep, then with a pause of 0 or less.
-	trace_instance "${TRACE_INSTANCE##*/}" "$1" &&
+	trace_instance "${TRACE_INSTANCE##*/}" "$1" && echo mono > "$TRACE_INSTANCE/trace_clock" &&
 		trace_event "$TRACE_INSTANCE" writeback/balance_dirty_pages 'pause > 0 && comm == "dd"'
 }
 

@@ -117,6 +117,11 @@ function umount_fs() {
 	! grep -q "^[^ ]* $1 " /proc/self/mounts || umount "$1"
 }
 
+# extents(file) - in how many pieces it is on the disk
+function extents() {
+	filefrag "$1" | sed -n 's/.*: \([0-9]*\) extents\? found/\1/p'
+}
+
 # fsck_clean(fs, device) - is the unmounted file system consistent?
 function fsck_clean() {
 	case $1 in

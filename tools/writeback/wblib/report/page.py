@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from . import blocktable, cdf, limits, pareto, pauses, sources, tables, timeline
+from . import blocktable, cdf, drain, limits, pareto, pauses, sources, tables, timeline
 from .collect import Data
 from .markup import Html, bullets, join, paragraph, tag
 from .section import Section
@@ -25,7 +25,7 @@ def sections(data: Data, found: sources.Sources) -> list[Section]:
     return [cdf.section(data, found), timeline.section(data, found), pareto.section(data, found),
             blocktable.section(data, found), tables.reads(data, found), limits.section(data, found),
             tables.osm(data, found), pauses.section(data, found), tables.suse(data, found),
-            tables.ext4_section(data, found)]
+            drain.section(data, found), tables.ext4_section(data, found)]
 
 
 def _kernels(data: Data) -> Html:

@@ -32,12 +32,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class Pause:
-    """One planned sleep in balance_dirty_pages(). at: s; pause: ms; rates: MB/s."""
+    """One planned sleep in balance_dirty_pages(). at: s; pause: ms; rates: MB/s; the device's pages: bytes."""
 
     at: float
     pause: float
     dirty_ratelimit: float
     task_ratelimit: float
+    device_dirty: int = 0
+    device_setpoint: int = 0
 
 
 def _again(path: Path, problem: str) -> WbError:
@@ -80,5 +82,14 @@ def pauses(path: Path) -> list[Pause]:
         assert event is not None
         # KBps() of include/trace/events/writeback.h: units of 1024 bytes.
         found.append(Pause(float(event["at"]), float(fields["pause"]), int(fields["dirty_ratelimit"]) * 1024 / 1e6,
-                           int(fields["task_ratelimit"]) * 1024 / 1e6))
+                           int(fields["task_ratelimit"]) * 1024 / 1e6, int(fields.get("bdi_dirty", 0)) * PAGE,
+                           int(fields.get("bdi_setpoint", 0)) * PAGE))
     return found
+
+
+def marks(path: Path) -> dict[str, float]:
+    """Moments that a case has named, in s of the trace's clock: lines "name seconds"."""
+    try:
+        return {name: float(at) for name, at in (line.split() for line in _lines(path))}
+    except ValueError as exc:
+        raise _again(path, "is truncated or holds no moments") from exc
