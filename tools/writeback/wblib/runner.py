@@ -72,7 +72,8 @@ def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
     memory_mib = int(axes.get("ram", ax.case(job.case).guest_mib))
     return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed, memory_mib,
                       options.lane, disk=options.on if functional else None,
-                      smp=2 if functional else ax.case(job.case).smp, cpu=options.cpu)
+                      smp=2 if functional else ax.case(job.case).smp, cpu=options.cpu,
+                      kunit=job.case.endswith("-kunit"))
 
 
 def run_many(

@@ -203,10 +203,11 @@ function note_file() {
 	sed 's/^/# /' "$1"
 }
 
-# metric(name, value, unit) - a measured value, in the form the harness collects
+# metric(name, value, unit) - a measured value, in the form the harness collects: the
+# name in lower case
 function metric() {
 	if [[ $2 =~ ^-?[0-9.]+(e[-+]?[0-9]+)?$ ]]; then
-		printf '# %s: %s %s\n' "$1" "$2" "$3"
+		printf '# %s: %s %s\n' "${1,,}" "$2" "$3"
 	else
 		note "no value for $1 (got '$2')"
 	fi
