@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """KTAP parser: the forms that bash helpers, kselftest's runner and KUnit print, whole and cut short."""
 
+import subprocess
+
 import pytest
 
 from wblib import ktap
+from wblib.paths import SELFTESTS
 
 CASE = """\
 TAP version 13
@@ -154,3 +157,11 @@ def test_expected_failures_pass() -> None:
     report = ktap.parse("1..2\nnot ok 1 a # XFAIL known\nok 2 b\n")
     assert (names(report)[0], report.status) == (("a", "xfail"), "pass")
     assert ktap.parse("1..1\nnot ok 1 a # TIMEOUT 45 seconds\n").status == "fail"
+
+
+def test_every_metric_of_a_case_is_read() -> None:
+    shell = (SELFTESTS / "functions.sh").read_text()
+    function = shell[shell.index("function metric()"):shell.index("# check(description")]
+    done = subprocess.run(["bash", "-c", f"{function}\nmetric cpu_ns_1M_ext4 12.5 ns"], capture_output=True, text=True,
+                          check=True)
+    assert ktap.parse(f"1..1\n{done.stdout}ok 1 works\n").metrics == {"cpu_ns_1m_ext4": {"value": 12.5, "unit": "ns"}}

@@ -141,6 +141,12 @@ def test_the_axis_ram_is_the_guests_memory(lane: SimpleNamespace) -> None:
     assert (memory(), memory(ram="8192")) == (2048, 8192)
 
 
+@pytest.mark.parametrize(("case", "told"), [("read-latency", False), ("wbt-kunit", True), ("ext4-kunit", True)])
+def test_only_kunit_cases_boot_with_kunit(lane: SimpleNamespace, tmp_path: Path, case: str, told: bool) -> None:
+    guest = runner.guest_of(Job(case, ax.validate(case, {}), 1, "patched"), lane.prepared, runner.Options())
+    assert any("kunit.enable=1" in word for word in qemu.command(guest, tmp_path)) is told
+
+
 def test_the_hosts_cpu_is_told_where_it_decides_times(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "host_cpu", lambda: "Some CPU")
     monkeypatch.setattr(qemu, "kvm_works", lambda _image: False)

@@ -37,6 +37,14 @@ class Cell:
         got = compare.values(self.runs, metric)
         return summary(got) if got else None
 
+    def files(self, *names: str) -> list[Path]:
+        """The data files ``names`` of the first seed that ended and has them all, in this order; or none."""
+        for run in self.runs:
+            found = [p for n in names if (p := run.data(n))]
+            if run.status != "error" and len(found) == len(names):
+                return found
+        return []
+
     def has(self, **axes: str) -> bool:
         """Whether the cell has these values."""
         return all(self.axes.get(k.replace("_", "-")) == v for k, v in axes.items())

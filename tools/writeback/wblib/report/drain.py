@@ -2,10 +2,9 @@
 """The time limit at work: dirty memory, the device's share, rates and sleeps over time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..results import Result
 from . import samples
 from .collect import Cell, Data
 from .markup import Html, join, paragraph
@@ -25,29 +24,27 @@ class Recording:
 
     samples: Sequence[Sample]
     pauses: Sequence[Pause]
-    marks: dict[str, float] = field(default_factory=dict)
-    without: Sequence[Sample] = ()
+    marks: dict[str, float]
+    without: Sequence[Sample]
 
 
-# Name of the data files (and without the limit), title, what was set.
+# Name in the data files, the samples without the limit, title.
 PARTS = (
-    ("step", "", "a disk that goes from 200 to 10 MB/s, limit 300 ms"),
-    ("stick_on", "stick_off", "2 GiB to a stick of 10 MB/s, limit 3 s"),
+    ("step", (), "a disk that goes from 200 to 10 MB/s, limit 300 ms"),
+    ("stick_on", ("dirty_stick_off.csv",), "a stick of 10 MB/s, limit 3 s"),
 )
 
 
-def load(run: Result, name: str, without: str) -> Recording | None:
-    """The recording ``name`` of a run, None if it has none."""
-    dirty, slept, marks = (run.data(f) for f in (f"dirty_{name}.csv", f"throttle_{name}.txt", f"{name}.marks"))
-    if not (dirty and slept and marks):
+def load(cell: Cell, name: str, without: Sequence[str]) -> Recording | None:
+    """The recording ``name`` of a cell, None if no seed has it."""
+    files = cell.files(f"dirty_{name}.csv", f"throttle_{name}.txt", f"{name}.marks", *without)
+    if not files:
         return None
+    dirty, slept, marks, *others = files
     moments = samples.marks(marks)
     begin = moments.pop("sampler", 0.0)
-    other = run.data(f"dirty_{without}.csv") if without else None
-    pauses = [Pause(p.at - begin, p.pause, p.dirty_ratelimit, p.task_ratelimit, p.device_dirty, p.device_setpoint)
-              for p in samples.pauses(slept)]
-    return Recording(samples.samples(dirty), pauses, {n: at - begin for n, at in moments.items()},
-                     samples.samples(other) if other else ())
+    return Recording(samples.samples(dirty), [replace(p, at=p.at - begin) for p in samples.pauses(slept)],
+                     {n: at - begin for n, at in moments.items()}, [s for o in others for s in samples.samples(o)])
 
 
 def thinned(xs: Sequence[float], ys: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -110,28 +107,17 @@ def section(data: Data, sources: Sources) -> Section:
         "of the device against its set point, which the time limit moves; the rates that the kernel plans from; the "
         "sleeps of dd. A dotted line: the disk becomes slower.")]
     pictures = []
-    cells = {k: c for k, c in data.best(CASE).items() if k != "stock"}
-    drawn: set[str] = set()
+    cells = data.best(CASE)
     for name, without, title in PARTS:
-        found = _first(cells, name, without)
+        # Stock has no such limit, and so no such recording.
+        found = next(((k, r) for k, c in cells.items() if (r := load(c, name, without))), None)
         if not found:
             continue
         kernel, recording = found
-        drawn.add(kernel)
         picture = figure(f"drain-{name.partition('_')[0]}", recording, title)
         pictures.append(picture)
         parts.append(shown(picture, join([f"{kernel}, {title}: {len(recording.pauses)} sleeps, ", sources.link(
             f"{sum(p.pause for p in recording.pauses) / 1000:.3g}", cells[kernel]), " s in all."])))
-    if not drawn:
+    if not pictures:
         parts.append(lacking_runs(CASE, {"stock"}, data, what=" with the time limit"))
     return Section("drain", "The time limit", join(parts, "\n"), pictures)
-
-
-def _first(cells: dict[str, Cell], name: str, without: str) -> tuple[str, Recording] | None:
-    """The first kernel and seed with the recording."""
-    for kernel, cell in cells.items():
-        for run in cell.runs:
-            found = load(run, name, without) if run.status != "error" else None
-            if found:
-                return kernel, found
-    return None

@@ -24,12 +24,8 @@ def label(row: str) -> str:
 
 def recordings(cells: Mapping[str, Cell], row: str) -> dict[str, list[Sample]]:
     """kernel -> samples of ``row``, of the first seed that has them."""
-    found = {}
-    for kernel, cell in cells.items():
-        path = next((p for r in cell.runs if r.status != "error" and (p := r.data(f"dirty_{row}.csv"))), None)
-        if path:
-            found[kernel] = samples.samples(path)
-    return found
+    return {kernel: samples.samples(path) for kernel, cell in cells.items()
+            for path in cell.files(f"dirty_{row}.csv")}
 
 
 def figure(name: str, found: Mapping[str, Sequence[Sample]], title: str) -> Drawn:

@@ -18,13 +18,8 @@ ROWS = ("20", "20_fdatasync", "40", "40_fdatasync")
 
 def recordings(cells: Mapping[str, Cell], row: str) -> dict[str, list[Pause]]:
     """kernel -> sleeps under ``row``, of the first seed that has them."""
-    found = {}
-    for kernel, cell in cells.items():
-        path = next((p for r in cell.runs if r.status != "error" and (p := r.data(f"throttle_{row}.txt"))), None)
-        mine = samples.pauses(path) if path else []
-        if mine:
-            found[kernel] = mine
-    return found
+    return {kernel: mine for kernel, cell in cells.items()
+            for path in cell.files(f"throttle_{row}.txt") if (mine := samples.pauses(path))}
 
 
 def figure(name: str, found: Mapping[str, Sequence[Pause]], title: str) -> Drawn:
