@@ -343,7 +343,7 @@ _CASES = (
     ),
     Case(
         "wbt-order",
-        "throttling by bytes: writes that someone waits for pass what is held back; O_DIRECT and swap are exempt",
+        "throttling by bytes: who passes what is held back, who is exempt, and turns with readers that never leave",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
         wall_s=40,

@@ -7,6 +7,7 @@
 #		limit of the tracepoint wbt_bytes, and no request is larger than
 #		its max_io: on several disks, schedulers, file systems and stacks
 #	leave	without readers the bound goes, and comes back with them
+#	single	metadata that a writer reads hardly counts
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
 # "requests" is the control: it must break the bound.
@@ -19,6 +20,10 @@
 readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.
 readonly WINDOWS_MIN=4
+# A read of metadata counts for one, which may begin in another.
+readonly SINGLE_WINDOWS=2
+# After so many s the kernel knows no more of earlier readers.
+readonly FORGET=1
 # The control must exceed the bound by this factor.
 readonly CONTROL_FACTOR=2
 readonly LEAVE_MS=300
@@ -377,10 +382,31 @@ function test_leave() {
 	disk_teardown
 }
 
+# Whoever writes files reads metadata, but is not taken for a reader for long.
+function test_single() {
+	fresh fifo xfs none ""
+	if ! umount "$MNT" || ! mount_fs xfs "$DISK_DEV" "$MNT"; then
+		die "cannot mount $DISK_DEV again"
+	fi
+	set_dirty background_bytes $((FLUSH_MIB * MIB))
+	sleep "$FORGET"
+	trace_clear
+	dd if=/dev/zero of="$MNT/write" bs=1M count="$LOAD_MIB" status=none
+	sync
+	measure "$DISK_NAME"
+	metric bytes_single_windows "${SEEN[active]}" windows
+	note "${SEEN[reads]} reads; readers in ${SEEN[active]} of ${SEEN[windows]} windows"
+	check "single: the writer reads some metadata" \
+		holds "${SEEN[reads]} > 0 && ${SEEN[windows]} >= 2 * $WINDOWS_MIN"
+	check "single: for at most $SINGLE_WINDOWS windows that makes it a reader" \
+		[ "${SEEN[active]}" -le "$SINGLE_WINDOWS" ]
+	disk_teardown
+}
+
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 82
+ktap_set_plan 84
 test_sysfs
 test_longest
 test_flips
@@ -388,5 +414,6 @@ test_bound
 test_stack linear
 test_stack raid0
 test_leave
+test_single
 check_dmesg
 ktap_finished

@@ -4,6 +4,7 @@
 # Whom writeback throttling by bytes (wbt_policy) lets pass:
 #	sync	a small write that someone waits for passes what is held back
 #	fair	the background goes on beside such writes
+#	turns	neither writes nor reads that are always there starve
 #	direct	O_DIRECT writes are not held back, nor split
 #	swap	nor is swap held back
 #
@@ -19,6 +20,9 @@
 readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
 readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
+# 4 KiB at 100 MB/s take 41 us: 24400 IOPS; the CPU could do three times as many.
+readonly CROWD=20 CROWD_MBPS=100 CROWD_MIB=160 CROWD_S=.6
+readonly CROWD_READS=0.6 CROWD_WRITES=0.25	# of what each does alone
 readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
 
 opt_parse "Throttling by bytes: who passes what is held back, and who is exempt." "$@"
@@ -156,6 +160,56 @@ function test_fair() {
 	disk_teardown
 }
 
+# crowd_rates() - in READS and BYTES, reads and bytes written in $CROWD_S
+function crowd_rates() {
+	local reads bytes
+	reads=$(wbdisk_stat test reads) bytes=$(wbdisk_stat test write_bytes)
+	sleep "$CROWD_S"
+	READS=$(($(wbdisk_stat test reads) - reads))
+	BYTES=$(($(wbdisk_stat test write_bytes) - bytes))
+}
+
+function test_turns() {
+	local writer reads bytes alone
+	fresh fifo xfs none "" link_mbps="$CROWD_MBPS"
+	lay_out crowd "$CROWD_MIB"
+
+	dirty "$MNT/crowd" $((CROWD_MIB * 1024))
+	start sync -d "$MNT/crowd"
+	writer=$STARTED
+	crowd_rates
+	bytes=$BYTES
+	wait "$writer"
+
+	stats_reset
+	fio_start --name=crowd --numjobs="$CROWD" --rate_iops=0 --runtime=600
+	READERS_PID=$STARTED
+	loop_until all_read || die "the readers do not read: $(tail -n 1 "$WB_OUT/tasks.err")"
+	sleep .1
+	crowd_rates
+	reads=$READS
+
+	dirty "$MNT/crowd" $((CROWD_MIB * 1024))
+	start sync -d "$MNT/crowd"
+	writer=$STARTED
+	# Until the kernel knows that they never leave.
+	sleep "$CROWD_S"
+	crowd_rates
+	check "turns: the writer outlasts the measurement" kill -0 "$writer"
+	readers_stop
+	wait "$writer"
+
+	alone="alone $(calc "$reads / $CROWD_S") IOPS and $(calc "$bytes / $CROWD_S / 1e6") MB/s"
+	note "$alone; together $(calc "$READS / $CROWD_S") and $(calc "$BYTES / $CROWD_S / 1e6")"
+	metric bytes_crowd_reads "$(calc "100 * $READS / $reads")" percent
+	metric bytes_crowd_writes "$(calc "100 * $BYTES / $bytes")" percent
+	check "turns: $CROWD readers keep $CROWD_READS of their IOPS" \
+		holds "$READS >= $CROWD_READS * $reads && $reads > 0"
+	check "turns: the writer keeps $CROWD_WRITES of its rate" \
+		holds "$BYTES >= $CROWD_WRITES * $bytes && $bytes > 0"
+	disk_teardown
+}
+
 # ---- what is exempt --------------------------------------------------------
 
 function test_direct() {
@@ -238,7 +292,7 @@ function swap_off() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-order mkswap
-ktap_set_plan 21
+ktap_set_plan 24
 # The flusher stays out of it: tasks write, and know what.
 set_dirty background_ratio 50
 set_dirty ratio 60
@@ -247,6 +301,7 @@ test_sync none
 test_sync mq-deadline
 test_sync mq-deadline rt
 test_fair
+test_turns
 test_direct
 test_swap
 check_dmesg
