@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from wblib import axes as ax
-from wblib import qemu, results, runcmd, runner
+from wblib import kconfig, qemu, results, runcmd, runner
 from wblib.suites import Job
 
 GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
@@ -154,3 +154,9 @@ def test_the_hosts_cpu_is_told_where_it_decides_times(lane: SimpleNamespace, mon
     found = [runner.run_many([job], options=runner.Options(lane=name))[0].meta.get("host_cpu")
              for name in ("exact", "functional")]
     assert found == [None, "Some CPU"]
+
+
+def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
+    job = Job("wbt-kunit", ax.validate("wbt-kunit", {}), 1, "patched")
+    cpus = {f: runner.guest_of(job, lane.prepared, runner.Options(flavour=f)).smp for f in kconfig.FLAVOURS}
+    assert cpus == {"slim": 1, "tracing": 1, "debug": 1, "kcsan": 2}

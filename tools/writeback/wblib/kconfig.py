@@ -7,7 +7,7 @@ from pathlib import Path
 from .errors import WbError
 from .paths import CONFIGS
 
-FLAVOURS = ("slim", "tracing", "debug")
+FLAVOURS = ("slim", "tracing", "debug", "kcsan")
 
 
 def fragments(flavour: str, series: bool = False) -> str:

@@ -29,7 +29,7 @@ FIXED = {
 CALLER = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "O", "K", "V",
           "W", "C", "CC", "KCFLAGS", "KDIR", "TARGETS", "INSTALL_PATH")
 # Object directory plus room to link: measured 0.4 GiB slim; DWARF is what makes the others big.
-NEED_GIB = {"slim": 1.0, "tracing": 5.0, "debug": 3.0}
+NEED_GIB = {"slim": 1.0, "tracing": 5.0, "debug": 3.0, "kcsan": 2.0}
 KSELFTEST = "tools/testing/selftests"
 GENERATED = (".o", ".ko", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
 EXAMPLES = """\
@@ -63,7 +63,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("build", help="build a kernel and its kselftests", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
-    p.add_argument("--flavour", default="slim", help="slim, tracing (BTF) or debug (lockdep, KASAN; default slim)")
+    p.add_argument("--flavour", default="slim",
+                   help="slim, tracing (BTF), debug (lockdep, KASAN) or kcsan (default slim)")
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="parallel compilers (default: one per core)")
     p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.gz, .tar.xz)")
     p.set_defaults(func=build_command)
@@ -99,7 +100,7 @@ def compiler() -> str:
 
 
 def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
-    """The kernel of ``variant`` (stock, patched, tree, replay) and ``flavour`` (slim, tracing, debug).
+    """The kernel of ``variant`` (stock, patched, tree, replay) and ``flavour`` (slim, tracing, debug, kcsan).
 
     jobs: parallel compilers, 0 = one per core.  Returns at once when the same
     base, content, configuration and compiler were built before; patched and

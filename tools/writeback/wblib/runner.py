@@ -60,6 +60,13 @@ def prepare(variant: str, options: Options, *, python: bool = False, foreign: bo
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
 
+def _cpus(job: Job, options: Options) -> int:
+    """Virtual CPUs: real drivers are used in parallel, and KCSAN looks for races of two."""
+    if options.lane == "functional" or options.flavour == "kcsan":
+        return 2
+    return ax.case(job.case).smp
+
+
 def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
     """The guest of ``job``."""
     axes = dict(job.axes)
@@ -72,7 +79,7 @@ def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
     memory_mib = int(axes.get("ram", ax.case(job.case).guest_mib))
     return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed, memory_mib,
                       options.lane, disk=options.on if functional else None,
-                      smp=2 if functional else ax.case(job.case).smp, cpu=options.cpu,
+                      smp=_cpus(job, options), cpu=options.cpu,
                       kunit=job.case.endswith("-kunit"))
 
 

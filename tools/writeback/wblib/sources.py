@@ -22,7 +22,8 @@ from .proc import run, sha256_file, sha256_text
 PATCHED = base.SRC / "patched"
 TREE = BUILD / "tree"
 # What a build adds to a source tree; never part of its content.
-ADDED = ("out-slim", "out-tracing", "out-debug", "out-deb-slim", "out-deb-other", "tools/testing/selftests/writeback")
+ADDED = ("out-slim", "out-tracing", "out-debug", "out-kcsan", "out-deb-slim", "out-deb-other",
+         "tools/testing/selftests/writeback")
 REPLAY = base.SRC / "replay"
 VARIANTS = ("stock", "patched", "tree", "replay")
 

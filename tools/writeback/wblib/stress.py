@@ -14,8 +14,8 @@ from .proc import say
 from .results import Result
 from .suites import Cell, Job, jobs, left_out, seeds, suite
 
-FLAVOURS = ("slim", "debug")
-# The debug kernel executes about this many times the instructions.
+FLAVOURS = ("slim", "debug", "kcsan")
+# A kernel with checkers executes about this many times the instructions.
 DEBUG_FACTOR = 4
 # Wall seconds for a guest there; one that hangs panics, and one that is silent is killed, long before.
 DEBUG_TIMEOUT_S = 4 * 3600.0
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"== {one.title()}: {len(job_list)} runs", flush=True)
         begin = time.monotonic()
         options = runner.Options(flavour=one.flavour, force=args.force,
-                                 timeout_s=DEBUG_TIMEOUT_S if one.flavour == "debug" else 0.0)
+                                 timeout_s=0.0 if one.flavour == "slim" else DEBUG_TIMEOUT_S)
         try:
             found = runner.run_many(job_list, parallel=parallel, options=options)
         except WbError as exc:
@@ -127,7 +127,7 @@ def _dry_run(todo: Sequence[tuple[Round, list[Job]]], parallel: int) -> int:
         print(f"{one.title()}:")
         for job in job_list:
             print(f"  {job.case} {ax.slug(job.case, job.axes)} seed {job.seed}")
-        factor = DEBUG_FACTOR if one.flavour == "debug" else 1
+        factor = 1 if one.flavour == "slim" else DEBUG_FACTOR
         total += factor * sum(ax.case(j.case).wall_s for j in job_list) / parallel
     print(f"{sum(len(j) for _, j in todo)} runs, very roughly {minutes(total)} with {parallel} at a time")
     return 0
@@ -138,7 +138,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("stress", help="power cuts, faults and races on the plain, debug and stock kernels",
                        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", help="only the rounds of this kernel: stock, patched, tree")
-    p.add_argument("--flavour", help="only the rounds of this flavour: slim, debug")
+    p.add_argument("--flavour", help="only the rounds of this flavour: slim, debug; kcsan is one of its own")
     p.add_argument("--case", action="append", metavar="CASE", help="only this case (may be repeated)")
     p.add_argument("--short", action="store_true", help="the suite stress-short everywhere")
     p.add_argument("--seeds", metavar="N|LIST",
