@@ -254,7 +254,8 @@ function now_us() {
 SPLAT='BUG:|WARNING:|Oops|general protection fault|INFO: task .* blocked|Call Trace|KASAN|UBSAN|possible circular|possible recursive|self-detected stall|soft lockup|divide error'
 
 # What KCSAN finds between two functions of files that the series does not touch.
-KNOWN_RACES='atime_needs_update / inode_update_timestamps'
+KNOWN_RACES='atime_needs_update / inode_update_timestamps|xas_clear_mark / xas_find_marked'
+KNOWN_RACES+='|tick_nohz_handler / tick_nohz_idle_got_tick|xfs_file_write_iter / xfs_file_write_iter'
 
 # dmesg_mark() - start of the messages that dmesg_new looks at
 function dmesg_mark() {
