@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernel configurations: fragments on top of allnoconfig, and the proof that each line took effect."""
 
+import argparse
 import re
 from pathlib import Path
 
@@ -8,6 +9,11 @@ from .errors import WbError
 from .paths import CONFIGS
 
 FLAVOURS = ("slim", "tracing", "debug", "kcsan")
+
+
+def add_flavour(parser: argparse.ArgumentParser) -> None:
+    """The option --flavour, one of FLAVOURS."""
+    parser.add_argument("--flavour", default="slim", help=f"kernel flavour: {', '.join(FLAVOURS)} (default slim)")
 
 
 def fragments(flavour: str, series: bool = False) -> str:

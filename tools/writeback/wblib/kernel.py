@@ -63,8 +63,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("build", help="build a kernel and its kselftests", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
-    p.add_argument("--flavour", default="slim",
-                   help="slim, tracing (BTF), debug (lockdep, KASAN) or kcsan (default slim)")
+    kconfig.add_flavour(p)
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="parallel compilers (default: one per core)")
     p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.gz, .tar.xz)")
     p.set_defaults(func=build_command)
@@ -100,7 +99,7 @@ def compiler() -> str:
 
 
 def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
-    """The kernel of ``variant`` (stock, patched, tree, replay) and ``flavour`` (slim, tracing, debug, kcsan).
+    """The kernel of ``variant`` (stock, patched, tree, replay) and ``flavour`` (one of kconfig.FLAVOURS).
 
     jobs: parallel compilers, 0 = one per core.  Returns at once when the same
     base, content, configuration and compiler were built before; patched and

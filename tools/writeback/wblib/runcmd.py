@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from . import axes as ax
-from . import local, qemu, results
+from . import kconfig, local, qemu, results
 from .errors import WbError
 from .proc import say
 from .runner import DEVICES, Options, guest_of, place_of, prepare, run_many
@@ -40,7 +40,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
     p.add_argument("--device", metavar="/dev/X", help="run on this machine on a raw device; needs --erase")
     p.add_argument("--erase", action="store_true", help="yes, destroy everything on --device")
-    p.add_argument("--flavour", default="slim", help="kernel flavour: slim, tracing, debug or kcsan (default slim)")
+    kconfig.add_flavour(p)
     p.add_argument("--trace", action="store_true",
                    help="read-latency: also run libbpf-tools and perf in the guest (implies --flavour tracing)")
     p.add_argument("--force", action="store_true", help="run again even if a finished result exists")

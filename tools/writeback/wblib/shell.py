@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from . import kconfig, qemu
 from . import kernel as kernels
-from . import qemu
 from .errors import WbError
 from .paths import BUILD
 
@@ -26,7 +26,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("shell", help="a shell in the test kernel (virtme-ng)", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
-    p.add_argument("--flavour", default="slim", help="slim, tracing, debug or kcsan (default slim)")
+    kconfig.add_flavour(p)
     p.add_argument("--memory", default="2G", help="guest memory (default 2G)")
     p.add_argument("--disk", type=int, default=0, metavar="GIB", help="add a scratch disk of GIB GiB (default none)")
     p.add_argument("--exec", default=None, metavar="CMD", help="run CMD instead of a shell")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import base, patchqueue
+from . import base, kconfig, patchqueue
 from .errors import WbError
 from .paths import BUILD, SELFTESTS
 from .proc import run, sha256_file, sha256_text
@@ -22,7 +22,7 @@ from .proc import run, sha256_file, sha256_text
 PATCHED = base.SRC / "patched"
 TREE = BUILD / "tree"
 # What a build adds to a source tree; never part of its content.
-ADDED = ("out-slim", "out-tracing", "out-debug", "out-kcsan", "out-deb-slim", "out-deb-other",
+ADDED = (*(f"out-{flavour}" for flavour in kconfig.FLAVOURS), "out-deb-slim", "out-deb-other",
          "tools/testing/selftests/writeback")
 REPLAY = base.SRC / "replay"
 VARIANTS = ("stock", "patched", "tree", "replay")

@@ -117,12 +117,17 @@ function stats_reset() {
 	done
 }
 
-# readers_start() - returns when they read
-function readers_start() {
+# readers_run(fio options...) - returns when they read
+function readers_run() {
 	stats_reset
-	fio_start --name=readers --numjobs="$READERS" --runtime=600
+	fio_start --runtime=600 "$@"
 	READERS_PID=$STARTED
 	loop_until all_read || die "the readers do not read: $(tail -n 1 "$WB_OUT/tasks.err")"
+}
+
+# readers_start() - a few that the disk satisfies
+function readers_start() {
+	readers_run --name=readers --numjobs="$READERS"
 }
 
 function readers_stop() {

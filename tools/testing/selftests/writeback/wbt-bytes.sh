@@ -385,7 +385,7 @@ function test_leave() {
 # Whoever writes files reads metadata, but is not taken for a reader for long.
 function test_single() {
 	fresh fifo xfs none ""
-	if ! umount "$MNT" || ! mount_fs xfs "$DISK_DEV" "$MNT"; then
+	if ! umount_fs "$MNT" || ! mount_fs xfs "$DISK_DEV" "$MNT"; then
 		die "cannot mount $DISK_DEV again"
 	fi
 	set_dirty background_bytes $((FLUSH_MIB * MIB))

@@ -181,10 +181,7 @@ function test_turns() {
 	bytes=$BYTES
 	wait "$writer"
 
-	stats_reset
-	fio_start --name=crowd --numjobs="$CROWD" --rate_iops=0 --runtime=600
-	READERS_PID=$STARTED
-	loop_until all_read || die "the readers do not read: $(tail -n 1 "$WB_OUT/tasks.err")"
+	readers_run --name=crowd --numjobs="$CROWD" --rate_iops=0
 	sleep .1
 	crowd_rates
 	reads=$READS
