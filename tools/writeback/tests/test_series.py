@@ -4,6 +4,7 @@
 import hashlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,14 @@ def test_new_files_are_work_although_debian_ignores_them(series: Checkout) -> No
     series.wb("series", "tree", "--force")
 
 
+def test_a_flavour_newer_than_the_tree_is_no_work(series: Checkout) -> None:
+    series.wb("series", "tree")
+    (series.tree / ".git/info/exclude").write_text("")
+    (series.tree / sources.ADDED[0]).mkdir()
+    (series.tree / sources.ADDED[0] / "new.c").write_text("a build product\n")
+    series.wb("series", "tree")
+
+
 def test_amending_back_and_forth_is_no_work(series: Checkout) -> None:
     series.git("commit", "-q", "--amend", "--no-edit", "--date=2001-01-01T00:00:00Z")
     assert "not exported" in series.wb("series", "tree", ok=False)
@@ -274,6 +283,18 @@ def test_content_hash_sees_bytes_modes_and_absence(tmp_path: Path) -> None:
 ])
 def test_bisect_targets(names: list[str], dirs: list[str]) -> None:
     assert bisect.targets(names) == dirs
+
+
+@pytest.mark.parametrize(("source", "checked"), [("../mm/a.c", True), ("mm/a.c", True), ("../mm/b.c", False),
+                                                 ("../fs/mm/a.c", False)])
+def test_bisect_checks_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, checked: bool) -> None:
+    script, sparse = tmp_path / "check", tmp_path / "sparse"
+    script.write_text(bisect.checker(["include/a.h", "mm/a.c", "mm/c.c"]))
+    sparse.write_text("#!/bin/sh\necho $*\n")
+    sparse.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = subprocess.run(["sh", str(script), "-Wall", source], check=True, capture_output=True, text=True)
+    assert done.stdout == (f"-Wall {source}\n" if checked else "")
 
 
 def test_bisect_warnings_ignore_lines_and_paths() -> None:

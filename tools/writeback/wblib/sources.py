@@ -126,17 +126,22 @@ def _content(origin: base.Base, patchset: str, files: list[Path], memo: Path) ->
     return content
 
 
+def excluded() -> str:
+    """What is never a source file of a tree, as lines of a .gitignore."""
+    return "".join(f"/{name}\n" for name in (*ADDED, base.STAMP))
+
+
 def untracked(tree: Path) -> list[str]:
     """New source files of ``tree`` that no commit knows.
 
     Debian's .gitignore ends with /*: to git, every new file is a build product.
-    This goes by the kernel's own patterns, those before.
+    This goes by the kernel's own patterns, those before.  What builds add is asked for
+    now: the tree may be older than a flavour.
     """
     own = (tree / ".gitignore").read_text().split("# Debian packaging", 1)[0]
     with _scratch() as temp:
-        (temp / "ignore").write_text(own)
-        return patchqueue.git(tree, "ls-files", "-z", "--others", "-X", str(temp / "ignore"),
-                              "-X", str(tree / ".git/info/exclude")).split("\0")[:-1]
+        (temp / "ignore").write_text(f"{own}\n{excluded()}")
+        return patchqueue.git(tree, "ls-files", "-z", "--others", "-X", str(temp / "ignore")).split("\0")[:-1]
 
 
 def _tree_content() -> str:

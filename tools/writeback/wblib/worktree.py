@@ -143,7 +143,7 @@ def _make_base(origin: base.Base) -> None:
     sources.clone(stock, new, link=False)
     patchqueue.new_repo(new, bulk=True)
     # What a build leaves in the tree, and our own stamp, are not work.
-    (new / ".git/info/exclude").write_text("".join(f"/{name}\n" for name in (*sources.ADDED, base.STAMP)))
+    (new / ".git/info/exclude").write_text(sources.excluded())
     shutil.copy(stock / base.STAMP, new / base.STAMP)
     base.remove(TREE)
     new.rename(TREE)
