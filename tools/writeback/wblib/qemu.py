@@ -18,9 +18,11 @@ from .paths import BUILD
 from .proc import need, say
 
 QEMU = "qemu-system-x86_64"
-# One virtual ns per instruction.  A guest whose case is silent for this much
-# wall time is dead: the slowest case prints far more often.
+# A guest whose case is silent for so many seconds of QEMU's CPU time is dead, the
+# slowest case prints far more often; or of wall time, with next to nothing executed.
+# Wall time alone would depend on what else the host does.
 SILENT_S = 900
+SILENT_IDLE = 0.01
 BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable"
 # Throttles of the functional lane's disks (bytes/s), the SATA disk of the published incidents.
 DRIVE_BPS = 400_000_000
@@ -162,7 +164,7 @@ def execute(argv: list[str], out: Path, *, timeout_s: float,
 
 def _watch(proc: "subprocess.Popen[str]", out: Path, start: float, timeout_s: float,
            tick: Callable[[float], None] | None) -> str:
-    seen, since = -1, start
+    seen, since, since_cpu = -1, start, 0.0
     while True:
         try:
             proc.wait(timeout=1)
@@ -173,12 +175,24 @@ def _watch(proc: "subprocess.Popen[str]", out: Path, start: float, timeout_s: fl
         if tick:
             tick(now - start)
         size = sum(_size(out / n) for n in ("console.log", "ktap", "data.tar"))
+        cpu = _cpu_s(proc.pid)
         if size != seen:
-            seen, since = size, now
+            seen, since, since_cpu = size, now, cpu
         if now - start > timeout_s:
             return f"still running after {timeout_s:.0f} s and killed (raise --timeout on a slow host)"
-        if now - since > SILENT_S:
-            return f"hung: silent for {SILENT_S} s and killed"
+        quiet, executed = now - since, cpu - since_cpu
+        if quiet > SILENT_S and not quiet * SILENT_IDLE < executed < SILENT_S:
+            return f"hung: silent for {quiet:.0f} s and killed"
+
+
+def _cpu_s(pid: int) -> float:
+    """Seconds of CPU time of a process; 0 once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    # utime and stime, fields 14 and 15 of proc(5).
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _size(path: Path) -> int:

@@ -143,6 +143,7 @@ last=$(counters)
 backwards=0
 while ((SECONDS < end)); do
 	change
+	alive load
 	sleep .05
 	now=$(counters)
 	grown "$last" "$now" || { backwards=$((backwards + 1)); note "'$last' became '$now'"; }

@@ -198,6 +198,15 @@ function note() {
 	printf '# %s\n' "$*"
 }
 
+# alive(what) - in a loop that may be long: a note twice a minute, since whoever runs
+# the case takes silence for a hang
+ALIVE=30
+function alive() {
+	((SECONDS >= ALIVE)) || return 0
+	ALIVE=$((SECONDS + 30))
+	note "$1 goes on at $SECONDS s"
+}
+
 # note_file(file) - a whole file as diagnostics
 function note_file() {
 	sed 's/^/# /' "$1"

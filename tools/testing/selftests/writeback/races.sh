@@ -111,7 +111,11 @@ if [ -w $CPU_ONLINE ]; then
 	until_stop hotplug &
 	tasks+=("$!")
 fi
-sleep "${OPT[runtime]}"
+end=$((SECONDS + OPT[runtime]))
+while ((SECONDS < end)); do
+	alive load
+	sleep 1
+done
 touch "$WB_OUT/stop"
 check "no task hangs" tasks_end $END_S "${tasks[@]}"
 for name in a b; do

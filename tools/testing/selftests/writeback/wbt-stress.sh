@@ -113,6 +113,7 @@ function bounded() {
 			ktap_print_totals
 			exit 1
 		fi
+		alive "$what"
 		sleep .2
 	done
 	wait "$pid"
