@@ -11,7 +11,7 @@ CONFIG ?= slim
 export BASE
 
 help: ## this list
-	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan] [BASE=/path/to/tree-or-tarball]'
+	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=/path/to/tree-or-tarball]'
 	@sed -n 's/^\([a-z-]*\):.*## /  \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
 
 demo: deps ## replay the four incidents and print them beside the published figures (25 min fresh, then 5)

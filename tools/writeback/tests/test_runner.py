@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running jobs without a guest: what is kept, what is run again, what a failure leaves behind."""
 
+import argparse
 import json
 import threading
 from pathlib import Path
@@ -159,4 +160,12 @@ def test_the_hosts_cpu_is_told_where_it_decides_times(lane: SimpleNamespace, mon
 def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
     job = Job("wbt-kunit", ax.validate("wbt-kunit", {}), 1, "patched")
     cpus = {f: runner.guest_of(job, lane.prepared, runner.Options(flavour=f)).smp for f in kconfig.FLAVOURS}
-    assert cpus == {"slim": 1, "tracing": 1, "debug": 1, "kcsan": 2}
+    assert cpus == dict.fromkeys(kconfig.FLAVOURS, 1) | {"kcsan": 2}
+
+
+@pytest.mark.parametrize(("asked", "fs", "trace", "flavour"), [
+    ("slim", "xfs", False, "slim"), ("slim", "xfs", True, "tracing"), ("slim", "btrfs", False, "btrfs"),
+    ("debug", "btrfs", False, "debug")])
+def test_flavour_follows_from_the_options(asked: str, fs: str, trace: bool, flavour: str) -> None:
+    args = argparse.Namespace(flavour=asked, trace=trace)
+    assert runcmd.flavour_of(args, ax.validate("read-latency", {"fs": fs})) == flavour

@@ -18,7 +18,7 @@ def _few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_python_only_adds() -> None:
-    plain, more = guest._collect(tracing=False), guest._collect(tracing=False, python=True)
+    plain, more = guest._collect("slim"), guest._collect("slim", python=True)
     assert plain.items() <= more.items()
     added = more.keys() - plain.keys()
     assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/watch.py", "opt/wb/wblib/tune.py"} <= added
@@ -27,7 +27,7 @@ def test_python_only_adds() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 def test_wb_runs_from_what_is_packed(tmp_path: Path) -> None:
-    guest._stage(tmp_path / "root", guest._collect(tracing=False, python=True))
+    guest._stage(tmp_path / "root", guest._collect("slim", python=True))
     for command in ("watch", "tune"):
         done = subprocess.run(["chroot", str(tmp_path / "root"), "/opt/wb/wb", command, "--help"], capture_output=True,
                               text=True, check=False, env={"PATH": "/usr/bin:/usr/sbin"})

@@ -137,7 +137,8 @@ _CASES = (
         "Cloudflare 2017: buffered writeback takes reads from 0.8 to 64 ms at p99.95",
         (
             *_disk("sata"),
-            Axis("fs", "xfs", "file system of the disk", ("xfs", "ext4"), main=True),
+            Axis("fs", "xfs", "file system of the disk; btrfs has a kernel of its own",
+                 ("xfs", "ext4", "btrfs"), main=True),
             Axis("sched", "none", "I/O scheduler of the disk", ("none", "mq-deadline", "kyber", "bfq"), main=True),
             # block/blk-wbt.c: 2 ms without, 75 ms with rotating media
             Axis("wbt", "default", "wbt_lat_usec: the kernel's default, off, or a target for reads in us",

@@ -51,6 +51,8 @@ LINKS = {
 # Only in the tracing guest: CO-RE tools, and perf for software events.
 TRACERS = {"xfsdist": "libbpf-tools", "ext4dist": "libbpf-tools", "biolatency": "libbpf-tools",
            "biosnoop": "libbpf-tools", "perf": "linux-perf", "bpftrace": "bpftrace"}
+# Only in the guest of the flavour btrfs.
+BTRFS = {"mkfs.btrfs": "btrfs-progs", "btrfs": "btrfs-progs"}
 # Only in the guest of foreign tests.
 FOREIGN = {"stress-ng": "stress-ng", "dbench": "dbench", "fs_mark": "fsmark"}
 DBENCH_LOAD = "/usr/share/dbench/client.txt"
@@ -109,10 +111,12 @@ def _python() -> dict[str, Path]:
     return files
 
 
-def _collect(tracing: bool, python: bool = False, foreign: bool = False) -> dict[str, Path]:
+def _collect(flavour: str, python: bool = False, foreign: bool = False) -> dict[str, Path]:
     """Path in the guest -> host file with its content."""
     files: dict[str, Path] = {}
+    tracing = flavour == "tracing"
     wanted = dict(PROGRAMS) | dict.fromkeys(COREUTILS, "coreutils") | (TRACERS if tracing else {})
+    wanted |= BTRFS if flavour == "btrfs" else {}
     wanted |= FOREIGN if foreign else {}
     for name, package in wanted.items():
         found = Path(need(name, package))
@@ -137,16 +141,17 @@ def _collect(tracing: bool, python: bool = False, foreign: bool = False) -> dict
     return files
 
 
-def initramfs(selftests: Path, *, tracing: bool = False, python: bool = False, foreign: bool = False) -> Path:
+def initramfs(selftests: Path, *, flavour: str = "slim", python: bool = False, foreign: bool = False) -> Path:
     """Return the initramfs with ``selftests`` (an installed kselftest tree) at /kselftest.
 
+    flavour: of the kernel; tracing: also TRACERS, btrfs: also BTRFS.
     python: also python3 and wb.  foreign: also FOREIGN.  Without them the bytes are the same as ever.
 
     Cached by content below build/guest; of two wb commands that need the same
     one, the second waits and finds it made.  Raises WbError when a program is
     missing or the disk is full.
     """
-    files = _collect(tracing, python, foreign)
+    files = _collect(flavour, python, foreign)
     files["init"] = GUEST / "init"
     for path in sorted(p for p in selftests.rglob("*") if p.is_file()):
         files[f"kselftest/{path.relative_to(selftests)}"] = path

@@ -8,7 +8,7 @@ from pathlib import Path
 from .errors import WbError
 from .paths import CONFIGS
 
-FLAVOURS = ("slim", "tracing", "debug", "kcsan")
+FLAVOURS = ("slim", "tracing", "debug", "kcsan", "btrfs")
 
 
 def add_flavour(parser: argparse.ArgumentParser) -> None:

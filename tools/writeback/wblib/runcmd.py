@@ -3,6 +3,7 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from . import axes as ax
@@ -80,8 +81,7 @@ def run_command(args: argparse.Namespace) -> int:
     else:
         if axes.get("disk", "").startswith("dev:") and args.lane == "exact":
             raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
-        options = Options(args.lane, args.on, args.force, args.timeout,
-                          "tracing" if args.trace else args.flavour, args.trace, cpu)
+        options = Options(args.lane, args.on, args.force, args.timeout, flavour_of(args, axes), args.trace, cpu)
         if args.dry_run:
             prepared = prepare(job.kernel, options, python=ax.case(job.case).python)
             say(f"# {place_of(job, prepared, options)}")
@@ -95,6 +95,15 @@ def run_command(args: argparse.Namespace) -> int:
             results.write(result, Path(args.json))
         print_result(result)
     return 0 if result.status in ("pass", "skip") else 1
+
+
+def flavour_of(args: argparse.Namespace, axes: Mapping[str, str]) -> str:
+    """The kernel's flavour: what was asked for, unless a slim one lacks what the options need."""
+    if args.trace:
+        return "tracing"
+    if args.flavour == "slim" and axes.get("fs") == "btrfs":
+        return "btrfs"
+    return str(args.flavour)
 
 
 def print_result(result: "results.Result") -> None:

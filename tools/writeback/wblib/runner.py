@@ -55,8 +55,7 @@ def prepare(variant: str, options: Options, *, python: bool = False, foreign: bo
     python: the guest has python3 and wb.  foreign: it has the programs of guest.FOREIGN.
     """
     built = kernels.build(variant, options.flavour)
-    initrd = guests.initramfs(kernels.modules(built), tracing=options.flavour == "tracing", python=python,
-                             foreign=foreign)
+    initrd = guests.initramfs(kernels.modules(built), flavour=options.flavour, python=python, foreign=foreign)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
 

@@ -86,6 +86,12 @@ function wbdisk_destroy() {
 
 # ---- file systems ----------------------------------------------------------
 
+# fs_check(fs) - skip the whole case without it
+function fs_check() {
+	grep -qw "$1" /proc/filesystems || modprobe -q "$1" || skip_all "--fs=$1: this kernel does not have it"
+	command -v "mkfs.$1" > /dev/null || skip_all "--fs=$1: needs mkfs.$1"
+}
+
 # make_fs(fs, device) - the same bytes on disk every time
 function make_fs() {
 	case $1 in
@@ -95,6 +101,8 @@ function make_fs() {
 		mke2fs -q -F -t ext4 -U "$FS_UUID" \
 			-E "nodiscard,hash_seed=$HASH_SEED,lazy_itable_init=0,lazy_journal_init=0" \
 			"$2" ;;
+	btrfs)
+		mkfs.btrfs -q -f -K -U "$FS_UUID" "$2" ;;
 	*)
 		note "no such file system: $1"; return 1 ;;
 	esac
@@ -127,6 +135,7 @@ function fsck_clean() {
 	case $1 in
 	xfs) xfs_repair -n "$2" > "$WB_OUT/fsck" 2>&1 ;;
 	ext4) e2fsck -fn "$2" > "$WB_OUT/fsck" 2>&1 ;;
+	btrfs) btrfs check "$2" > "$WB_OUT/fsck" 2>&1 ;;
 	esac && return 0
 	tail -n 20 "$WB_OUT/fsck" | sed 's/^/# fsck: /'
 	return 1
