@@ -49,6 +49,14 @@ function appear() {
 	[ ! -e "$dir" ]
 }
 
+# flash(name) - a disk appears and goes at once: its queue is made while a CPU goes
+function flash() {
+	local dir=$WBDISK_CONFIGFS/$1
+	[ -d "$dir" ] || { mkdir "$dir" && echo fifo > "$dir/profile"; } || return
+	echo 1 > "$dir/power"
+	echo 0 > "$dir/power"
+}
+
 # look(name) - at all that there is of a disk
 function look() {
 	cat /sys/block/wbd-"$1"/{stat,inflight,queue/*,bdi/*} /sys/kernel/debug/block/wbd-"$1"/{state,rqos/wbt/*} \
@@ -102,7 +110,7 @@ on_exit rm -f "$WB_OUT/pattern"
 ktap_set_plan 7
 tasks=()
 # Two tasks for the disk "b": one of them loses.
-for words in "appear a" "appear b" "appear b" "look a" "look b" "change a" "change b" keep unload; do
+for words in "appear a" "appear b" "appear b" "flash c" "look a" "look b" "change a" "change b" keep unload; do
 	# shellcheck disable=SC2086 # its words
 	until_stop $words &
 	tasks+=("$!")
@@ -118,10 +126,10 @@ while ((SECONDS < end)); do
 done
 touch "$WB_OUT/stop"
 check "no task hangs" tasks_end $END_S "${tasks[@]}"
-for name in a b; do
+for name in a b c; do
 	wbdisk_destroy $name
 done
-metric races_disks "$(total appear)" count
+metric races_disks "$(($(total appear) + $(total flash)))" count
 check "disks came and went" [ "$(total appear)" -gt 0 ]
 check "the module stayed" [ ! -e "$WB_OUT/unloaded" ]
 check "the disk beside them lost nothing" [ ! -e "$WB_OUT/lost" ]
