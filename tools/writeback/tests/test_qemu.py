@@ -78,7 +78,7 @@ def test_silence_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_a_guest_that_gets_little_cpu_is_not_silent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(qemu, "SILENT_S", 1)
-    burn = "j=0; while [ $j -lt 5000 ]; do j=$((j+1)); done"
+    burn = "j=0; while [ $j -lt 10000 ]; do j=$((j+1)); done"
     problem = _run(monkeypatch, tmp_path, f"for i in $(seq 30); do sleep 0.1; {burn}; done").problem
     assert "hung" not in problem
 

@@ -40,7 +40,7 @@ esac
 """
 
 
-def _checker(names: list[str]) -> Path:
+def _write_checker(names: list[str]) -> Path:
     path = BUILD / "log" / "bisect-sparse"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(checker(names))
@@ -57,7 +57,7 @@ def check(jobs: int = 0) -> int:
         return 0
     flags = [f"-j{jobs or os.cpu_count()}", "W=1"]
     if shutil.which("sparse"):
-        flags += ["C=1", f"CHECK={_checker(touched)}"]
+        flags += ["C=1", f"CHECK={_write_checker(touched)}"]
     else:
         say("notice: sparse is not installed, checking with W=1 only")
     origin = base.locate()

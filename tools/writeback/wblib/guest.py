@@ -52,7 +52,7 @@ LINKS = {
 TRACERS = {"xfsdist": "libbpf-tools", "ext4dist": "libbpf-tools", "biolatency": "libbpf-tools",
            "biosnoop": "libbpf-tools", "perf": "linux-perf", "bpftrace": "bpftrace"}
 # Only in the guest of the flavour btrfs.
-BTRFS = {"mkfs.btrfs": "btrfs-progs", "btrfs": "btrfs-progs"}
+BTRFS = {"mkfs.btrfs": "btrfs-progs"}
 # Only in the guest of foreign tests.
 FOREIGN = {"stress-ng": "stress-ng", "dbench": "dbench", "fs_mark": "fsmark"}
 DBENCH_LOAD = "/usr/share/dbench/client.txt"

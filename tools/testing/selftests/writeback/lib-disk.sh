@@ -135,7 +135,6 @@ function fsck_clean() {
 	case $1 in
 	xfs) xfs_repair -n "$2" > "$WB_OUT/fsck" 2>&1 ;;
 	ext4) e2fsck -fn "$2" > "$WB_OUT/fsck" 2>&1 ;;
-	btrfs) btrfs check "$2" > "$WB_OUT/fsck" 2>&1 ;;
 	esac && return 0
 	tail -n 20 "$WB_OUT/fsck" | sed 's/^/# fsck: /'
 	return 1
