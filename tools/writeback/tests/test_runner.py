@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from wblib import axes as ax
-from wblib import kconfig, qemu, results, runcmd, runner
+from wblib import kconfig, local, qemu, results, runcmd, runner
 from wblib.suites import Job
 
 GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
@@ -169,3 +170,36 @@ def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
 def test_flavour_follows_from_the_options(asked: str, fs: str, trace: bool, flavour: str) -> None:
     args = argparse.Namespace(flavour=asked, trace=trace)
     assert runcmd.flavour_of(args, ax.validate("read-latency", {"fs": fs})) == flavour
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_an_interrupted_case_on_this_machine_puts_back_its_settings(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
+    case = tmp_path / "read-latency.sh"
+    # As functions.sh: it is interrupted twice, while it waits for a task and while it cleans up.
+    case.write_text(f"""#!/bin/bash
+restore()
+{{
+    trap '' INT TERM HUP
+    kill -{name} $PPID
+    sleep 1
+    echo restored > "$WB_OUT/restored"
+}}
+trap restore EXIT
+trap 'exit 143' TERM
+kill -{name} $PPID
+sleep 60
+""")
+    case.chmod(0o755)
+    monkeypatch.setattr(local, "RESULTS", tmp_path)
+    monkeypatch.setattr(local, "_tree", lambda _scratch: tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            local.run_here(_jobs(1)[0], {}, str(tmp_path), None, erase=False)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert [p.read_text() for p in tmp_path.rglob("restored")] == ["restored\n"]

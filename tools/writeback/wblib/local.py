@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """Cases on this machine instead of in a guest: in a directory, or on a raw device after --erase."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from . import axes as ax
 from . import kernel as kernels
 from . import ktap, qemu, results
 from .errors import WbError
 from .paths import RESULTS, SELFTESTS
-from .proc import need, run, say
+from .proc import need, run, say, uninterrupted
 from .runner import git_rev
 from .suites import Job
 
@@ -43,17 +46,32 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
         argv = [str(_tree(Path(scratch)) / f"{job.case}.sh"), *args]
         say(f"  running {job.case} on this machine")
         with (place / "ktap").open("w") as out:
-            done = subprocess.run(argv, env={**os.environ, "WB_OUT": str(place / "data")}, stdout=out, check=False)
-    if done.returncode == 2:
+            code = _run_case(argv, {**os.environ, "WB_OUT": str(place / "data")}, out)
+    if code == 2:
         raise WbError(f"{job.case} refuses these options: see the line above", 2)
     report = ktap.parse((place / "ktap").read_text(errors="replace"))
     meta = {"release": release, "lane": "local", "host_cpu": qemu.host_cpu(), "command": " ".join(args),
-            "git_rev": git_rev(), "exit_code": done.returncode, "dir": str(place)}
+            "git_rev": git_rev(), "exit_code": code, "dir": str(place)}
     result = results.Result(job.case, f"host-{release}", dict(job.axes), job.seed, report.metrics, meta,
-                            results.status_of(report, done.returncode),
+                            results.status_of(report, code),
                             [{"name": t.name, "result": t.result} for t in report.tests])
     results.write(result, place / "result.json")
     return result
+
+
+def _run_case(argv: list[str], env: dict[str, str], out: IO[str]) -> int:
+    """The exit code of a case; when interrupted, only after the case has put back the machine's settings."""
+    # A session of its own: the case hears of Ctrl-C once, from here, together with what it waits for.
+    case = subprocess.Popen(argv, env=env, stdout=out, start_new_session=True)
+    try:
+        return case.wait()
+    except BaseException:
+        with uninterrupted():
+            say("  interrupted; the case puts back what it changed")
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(case.pid, signal.SIGTERM)
+            case.wait()
+        raise
 
 
 def _tree(scratch: Path) -> Path:
