@@ -71,7 +71,7 @@ def run(
             try:
                 _wait_with_progress(proc, what, start, log)
             except BaseException:
-                os.killpg(proc.pid, signal.SIGTERM)
+                _end_group(proc.pid)
                 proc.wait()
                 raise
         done = subprocess.CompletedProcess(words, proc.returncode, "", "")
@@ -85,6 +85,17 @@ def run(
         detail = tail if isinstance(tail, str) else " ".join(tail)
         raise WbError(f"{what or shlex.join(words[:4])} failed ({done.returncode}): {detail}")
     return done
+
+
+def _end_group(group: int) -> None:
+    """SIGTERM to a command and all it started; what runs under sudo is root's."""
+    try:
+        os.killpg(group, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        subprocess.run([need("sudo", "sudo"), "-n", "kill", "-TERM", "--", f"-{group}"], capture_output=True,
+                       check=False)
 
 
 def _wait_with_progress(proc: subprocess.Popen[bytes], what: str | None, start: float, log: Path) -> None:
