@@ -14,7 +14,7 @@ from pathlib import Path
 from . import axes as ax
 from . import boot as boots
 from . import kernel as kernels
-from . import qemu, results, runner, series
+from . import patchqueue, qemu, results, runner, series
 from .demo import variants
 from .errors import WbError
 from .paths import BUILD, ROOT, SELFTESTS, TOOLS
@@ -76,9 +76,7 @@ def _command(name: str, argv: list[str], cwd: Path = ROOT) -> Verdict:
 
 
 def _tracked(*patterns: str) -> list[str]:
-    done = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
-                          cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    return patchqueue.git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns).split()
 
 
 def venv_tool(name: str) -> str:

@@ -70,8 +70,9 @@ def git(repo: Path, *args: str, env: Mapping[str, str] | None = None, check: boo
     """
     done = _git(repo, args, env)
     if check and done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise WbError(f"git {args[0]} in {repo} failed: {last}")
+        lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
+        why = next((line for line in lines if line.startswith("fatal: ")), lines[-1])
+        raise WbError(f"git {args[0]} in {repo} failed: {why}")
     return done.stdout
 
 
