@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""wb check without its tiers' programs: which files it looks at."""
+"""wb check without its tiers' programs: which files it looks at, what it says of cases it leaves out."""
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from wblib import check
+from wblib import check, runner, stress, suites
 from wblib.errors import WbError
+from wblib.suites import Job
 
 
 def test_lint_without_a_repository_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -25,3 +27,29 @@ def test_lint_reads_a_repository_of_another_user(monkeypatch: pytest.MonkeyPatch
         os.chown(path, 12345, 12345)
     monkeypatch.setattr(check, "ROOT", tmp_path)
     assert check._tracked() == ["a.sh"]
+
+
+def test_what_is_left_to_wb_stress_is_what_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran: list[Job] = []
+
+    def run_many(jobs: Sequence[Job]) -> list[object]:
+        ran.extend(jobs)
+        return []
+
+    monkeypatch.setattr(check, "variants", lambda: ["stock", "patched"])
+    monkeypatch.setattr(runner, "run_many", run_many)
+    assert list(check.cases(1)) == []
+    said = {}
+    for line in capsys.readouterr().out.splitlines():
+        head, _, rest = line.strip().partition(": ")
+        if head.startswith("stock, "):
+            said[head] = set(rest.split(", "))
+    stock = [r for r in stress.ROUNDS if r.kernel == "stock"]
+    there = {j.case for r in stock for j in suites.jobs(stress.cells_of(r, None), ["stock"], [1])}
+    assert said["stock, left to 'wb stress'"] <= there
+    assert "faults-wait" in said["stock, left out"]
+    assert not said["stock, left out"] & there
+    possible = {j.case for j in suites.jobs(suites.suite("cases").cells, ["stock"], [1])}
+    assert {j.case for j in ran if j.kernel == "stock"} | set().union(*said.values()) == possible

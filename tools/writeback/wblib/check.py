@@ -119,8 +119,11 @@ def cases(seed: int) -> Iterator[Verdict]:
     every = jobs(cells, kernel_names, [seed])
     if len(kernel_names) > 1:
         # The checks have 75 minutes; what looks for crashes looks at the patches first.
-        stress = {c.case for c in suite("stress").cells}
-        print(f"     stock, left to 'wb stress': {', '.join(sorted(stress))}", flush=True)
+        stress, later = ({c.case for c in suite(name).cells} for name in ("stress", "stress-short"))
+        left = {j.case for j in every if j.kernel == "stock"} & stress
+        for what, names in (("left to 'wb stress'", left & later), ("left out", left - later)):
+            if names:
+                print(f"     stock, {what}: {', '.join(sorted(names))}", flush=True)
         every = [j for j in every if j.kernel != "stock" or j.case not in stress]
     # The longest first, so that no core idles at the end.
     every.sort(key=lambda j: -ax.case(j.case).wall_s)
