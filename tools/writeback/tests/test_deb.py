@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Packages: the configuration they are built with, and the DKMS package."""
 
+import argparse
 import gzip
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,3 +84,17 @@ def test_the_dkms_package_is_whole_and_repeats(tmp_path: Path, monkeypatch: pyte
     fields = subprocess.run(["dpkg-deb", "-f", package, "Depends", "Version"], capture_output=True, text=True,
                             check=True).stdout
     assert "dkms" in fields and dkms.version() in fields
+
+
+@pytest.mark.parametrize(("words", "files"), [([], "/d/i.deb /d/h.deb"), (["--dkms"], "/d/i.deb /d/h.deb /d/w.deb")])
+def test_all_packages_are_installed_by_one_command(
+    words: list[str], files: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = SimpleNamespace(release="r", version="v", image=Path("/d/i.deb"), headers=Path("/d/h.deb"))
+    monkeypatch.setattr(deb, "build", lambda *_: made)
+    monkeypatch.setattr(dkms, "build", lambda: Path("/d/w.deb"))
+    top = argparse.ArgumentParser()
+    deb.register(top.add_subparsers())
+    args = top.parse_args(["deb", *words])
+    assert args.func(args) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"install    sudo apt install {files}"

@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import platform
+import shlex
 import shutil
 import time
 from dataclasses import dataclass
@@ -66,9 +67,11 @@ def command(args: argparse.Namespace) -> int:
         raise WbError(f"-j {args.jobs}: a number of compilers, at least 1", 2)
     made = build(args.kernel, args.config, args.jobs)
     print(f"release    {made.release}\nversion    {made.version}\nimage      {made.image}\nheaders    {made.headers}")
+    files = [made.image, made.headers]
     if args.dkms:
-        print(f"dkms       {dkms.build()}")
-    print(f"install    sudo apt install {made.image}")
+        files.append(dkms.build())
+        print(f"dkms       {files[-1]}")
+    print(f"install    sudo apt install {shlex.join(map(str, files))}")
     return 0
 
 
