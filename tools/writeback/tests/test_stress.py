@@ -55,6 +55,21 @@ def test_counts_tests_and_names_the_command(ran: list[tuple[Job, str]], capsys: 
     assert out.splitlines()[-1] == "3 passed, 1 failed"
 
 
+def test_a_case_of_one_round_runs_there(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--case", "faults-wait", "--seeds", "1") == 0
+    assert [(j.kernel, j.case, flavour) for j, flavour in ran] == [("patched", "faults-wait", "slim")]
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "2 passed, 0 failed"
+    assert captured.err.count("has no faults-wait") == 2
+    with pytest.raises(WbError, match="unknown case of stress-short 'faults-wait'"):
+        call("--case", "faults-wait", "--short")
+
+
+def test_a_slow_kernels_command_has_its_time(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--flavour", "kcsan", "--case", "races", "--seeds", "2") == 1
+    assert "--flavour kcsan --timeout 14400 --seed 2 --force\n" in capsys.readouterr().out
+
+
 def test_a_guest_that_died_is_one_failure(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--kernel", "stock", "--case", "wbt-stress") == 1
     out = capsys.readouterr().out

@@ -117,10 +117,12 @@ def shard(text: str, job_list: Sequence[Job]) -> list[Job]:
     return list(job_list[int(match[1]) - 1::int(match[2])])
 
 
-def command(job: Job, *, cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False) -> str:
+def command(job: Job, *, cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False,
+            timeout_s: float = 0.0) -> str:
     """``wb run`` of one job: the same kernel, guest and seed give the same result, in the same place."""
     words = ["tools/writeback/wb", "run", job.case, "--kernel", job.kernel, *ax.options(job.case, job.axes),
              *(["--cpu", cpu] if cpu != qemu.CPU else []), *(["--flavour", flavour] if flavour != "slim" else []),
+             *(["--timeout", f"{timeout_s:.10g}"] if timeout_s else []),
              "--seed", str(job.seed), *(["--force"] if force else [])]
     return shlex.join(words)
 

@@ -62,12 +62,25 @@ def rounds(kernel: str | None, flavour: str | None, *, short: bool) -> list[Roun
 
 
 def cells_of(one: Round, cases: Sequence[str] | None) -> list[Cell]:
-    """The round's cells, of ``cases`` only if given; WbError (code 2) for a case that the suite does not have."""
-    cells = suite(one.suite).cells
+    """The round's cells, of ``cases`` only if given."""
+    return [c for c in suite(one.suite).cells if not cases or c.case in cases]
+
+
+def check_cases(wanted: Sequence[Round], cases: Sequence[str] | None) -> None:
+    """WbError (code 2) for a case that no round has; a line for each that some do not have."""
+    suites = dict.fromkeys(r.suite for r in wanted)
+    there = dict.fromkeys(c.case for name in suites for c in suite(name).cells)
     for name in cases or ():
-        if all(c.case != name for c in cells):
-            raise ax.unknown(f"case of the suite {one.suite}", name, dict.fromkeys(c.case for c in cells))
-    return [c for c in cells if not cases or c.case in cases]
+        if name not in there:
+            raise ax.unknown(f"case of {' and '.join(suites)}", name, there)
+        for one in wanted:
+            if not cells_of(one, [name]):
+                say(f"  {one.title()}: has no {name}")
+
+
+def timeout_of(flavour: str) -> float:
+    """Wall seconds for a guest of a ``flavour``; 0: what its case has."""
+    return 0.0 if flavour == "slim" else DEBUG_TIMEOUT_S
 
 
 def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]:
@@ -82,7 +95,8 @@ def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]
         for verdict in bad:
             print(f"     {verdict.name}: {verdict.problem}")
         if bad:
-            print(f"     seed {job.seed}; repeat with: {command(job, flavour=flavour, force=True)}", flush=True)
+            again = command(job, flavour=flavour, force=True, timeout_s=timeout_of(flavour))
+            print(f"     seed {job.seed}; repeat with: {again}", flush=True)
         passed += good
         failed += len(bad)
     return passed, failed
@@ -92,8 +106,12 @@ def run(args: argparse.Namespace) -> int:
     """``wb stress``."""
     todo = []
     parallel = check_jobs(args.jobs)
-    for one in rounds(args.kernel, args.flavour, short=args.short):
+    wanted = rounds(args.kernel, args.flavour, short=args.short)
+    check_cases(wanted, args.case)
+    for one in wanted:
         cells = cells_of(one, args.case)
+        if not cells:
+            continue
         chosen = seeds(args.seeds) if args.seeds is not None else list(range(1, suite(one.suite).seeds + 1))
         job_list = jobs(cells, [one.kernel], chosen)
         for line in left_out(cells, [one.kernel]):
@@ -105,8 +123,7 @@ def run(args: argparse.Namespace) -> int:
     for one, job_list in todo:
         print(f"== {one.title()}: {len(job_list)} runs", flush=True)
         begin = time.monotonic()
-        options = runner.Options(flavour=one.flavour, force=args.force,
-                                 timeout_s=0.0 if one.flavour == "slim" else DEBUG_TIMEOUT_S)
+        options = runner.Options(flavour=one.flavour, force=args.force, timeout_s=timeout_of(one.flavour))
         try:
             found = runner.run_many(job_list, parallel=parallel, options=options)
         except WbError as exc:
