@@ -203,3 +203,17 @@ sleep 60
         for number, handler in before.items():
             signal.signal(number, handler)
     assert [p.read_text() for p in tmp_path.rglob("restored")] == ["restored\n"]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0.5", 0.5), ("7200", 7200), ("-1", None), ("0", None), ("nan", None),
+                                               ("inf", None), ("", None)])
+def test_timeout(text: str, seconds: float | None, capsys: pytest.CaptureFixture[str]) -> None:
+    top = argparse.ArgumentParser()
+    runcmd.register(top.add_subparsers())
+    words = ["run", "read-latency", "--timeout", text]
+    if seconds is not None:
+        assert top.parse_args(words).timeout == seconds
+        return
+    with pytest.raises(SystemExit):
+        top.parse_args(words)
+    assert f"must be a number above 0, at most 10000000, not {text!r}" in capsys.readouterr().err

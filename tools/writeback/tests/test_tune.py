@@ -75,12 +75,18 @@ def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--max-mib", "1"], ["--max-seconds", "-3"], ["--goal", "x"],
-                                   ["--hold-seconds", "nan"]])
-def test_values_out_of_range(words: list[str]) -> None:
+@pytest.mark.parametrize(("words", "allowed"), [
+    (["--max-mib", "8"], "a whole number from 16 to 1048576, not '8'"),
+    (["--max-mib", "x"], "a whole number from 16 to 1048576, not 'x'"),
+    (["--max-seconds", "-3"], "a number above 0, at most 86400, not '-3'"),
+    (["--hold-seconds", "nan"], "a number above 0, at most 86400, not 'nan'"),
+    (["--hold-seconds", "0"], "a number above 0"), (["--goal", "x"], "choose from"),
+])
+def test_values_out_of_range(words: list[str], allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exc:
         main(["tune", "/tmp", *words])
     assert exc.value.code == 2
+    assert allowed in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"mib": 1}', json.dumps(measured().to_json() | {"write_mbps": "x"}),

@@ -198,7 +198,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--kernel", nargs="+", metavar="K", help="stock, patched, tree (default stock)")
     p.add_argument("--seeds", metavar="N|LIST",
                    help="number of seeds, or a list such as 1,7 or 3-6 (default: the suite's)")
-    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
     p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
                    help="QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")

@@ -41,7 +41,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("check", help="everything that must hold, in tiers", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tier", action="append", choices=tuple(TIERS), help="only this tier (may be repeated)")
-    p.add_argument("--seed", default="1", help="seed of the cases (default 1)")
+    p.add_argument("--seed", default="1", help=f"seed of the cases (1..{ax.SEED_MAX}, default 1)")
     p.set_defaults(func=check)
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from . import axes as ax
-from . import results
+from . import ranges, results
 from .errors import WbError
 from .identity import all_axes, lane, line, merge
 from .paths import RESULTS
@@ -407,13 +407,6 @@ def run(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _percent(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1e6:
-        raise ValueError
-    return value
-
-
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb compare``."""
     p = sub.add_parser("compare", help="compare two sets of results", epilog=EXAMPLES,
@@ -426,6 +419,6 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--case", help="only this case")
     p.add_argument("--metric", action="append", metavar="NAME", help="only metrics that start with NAME (repeatable)")
     p.add_argument("--json", action="store_true", help="print the comparison as JSON")
-    p.add_argument("--fail-on-regression", type=_percent, metavar="PCT",
-                   help="exit 1 if a metric is worse by more than PCT percent and by more than the spread")
+    p.add_argument("--fail-on-regression", type=ranges.number(0, 1e6), metavar="PCT",
+                   help="exit 1 if a metric is worse by more than PCT percent (0..1000000) and by more than the spread")
     p.set_defaults(func=run)

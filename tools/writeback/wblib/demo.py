@@ -71,5 +71,5 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--json", action="store_true", help="print the result objects instead of the tables")
     p.add_argument("--seeds", default="1", metavar="N|LIST", help="number of seeds, or a list (default 1)")
-    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
     p.set_defaults(func=run)

@@ -64,7 +64,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
     kconfig.add_flavour(p)
-    p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="parallel compilers (default: one per core)")
+    p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers at once (default 0: one per core)")
     p.add_argument("--tar", metavar="FILE", help="also pack the installed kselftests into FILE (.tar.gz, .tar.xz)")
     p.set_defaults(func=build_command)
 

@@ -39,7 +39,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     add.add_argument("--url", required=True, help="where the lab will find DIR")
     add.add_argument("--rootfs", required=True, metavar="URL", help="the lab's Debian root file system, an ext4 image")
     add.add_argument("--test", action="append", metavar="CASE", help="only this case (repeatable; default: all)")
-    add.add_argument("--hours", type=int, default=HOURS, help=f"limit of the job (default {HOURS})")
+    add.add_argument("--hours", type=int, default=HOURS, metavar="H",
+                     help=f"limit of the job (1..999, default {HOURS})")
     add.set_defaults(func=pack)
     add = verbs.add_parser("kcidb", help="results as a KCIDB v5 report", epilog=EXAMPLES, formatter_class=raw)
     add.add_argument("results", nargs="+", type=Path, metavar="RESULTS", help="directories or JSON files of wb")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from . import axes as ax
-from . import kconfig, local, qemu, results
+from . import kconfig, local, qemu, ranges, results
 from .errors import WbError
 from .proc import say
 from .runner import DEVICES, Options, guest_of, place_of, prepare, run_many
@@ -31,7 +31,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("case", metavar="CASE", help="see 'wb list'")
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
-    p.add_argument("--seed", default="1", help="seed of everything random (default 1)")
+    p.add_argument("--seed", default="1", help=f"seed of everything random (1..{ax.SEED_MAX}, default 1)")
     p.add_argument("--json", metavar="FILE", help="write the result object to FILE, '-' for stdout")
     p.add_argument("--lane", choices=("exact", "functional"), default="exact",
                    help="exact: virtual time, the same bytes every time; functional: real drivers, KVM if it works")
@@ -45,7 +45,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--trace", action="store_true",
                    help="read-latency: also run libbpf-tools and perf in the guest (implies --flavour tracing)")
     p.add_argument("--force", action="store_true", help="run again even if a finished result exists")
-    p.add_argument("--timeout", type=float, default=0.0, metavar="S", help="kill the guest after S wall seconds")
+    ranges.add_timeout(p)
     p.add_argument("--dry-run", action="store_true", help="print the exact QEMU command line and exit")
     ax.add_axis_options(p)
     p.set_defaults(func=run_command)

@@ -47,7 +47,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         add.set_defaults(func=func)
     add = verbs.add_parser("bisect-check", help="each prefix builds with W=1 and sparse, without new warnings",
                            epilog="example:\n  wb series bisect-check -j 2", formatter_class=raw)
-    add.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers (default: one per core)")
+    add.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers (default 0: one per core)")
     add.set_defaults(func=_bisect)
     add = verbs.add_parser("checkpatch", help="checkpatch.pl --strict --codespell", formatter_class=raw,
                            epilog="examples:\n  wb series checkpatch\n  wb series checkpatch block/0004-*.patch")

@@ -160,7 +160,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--short", action="store_true", help="the suite stress-short everywhere")
     p.add_argument("--seeds", metavar="N|LIST",
                    help="number of seeds, or a list such as 1,7 or 3-6 (default: each suite's)")
-    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (default: one per core)")
+    p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and for how long")
     p.set_defaults(func=run)

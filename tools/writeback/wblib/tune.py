@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from . import tune_apply, tune_facts, tune_profiles, tune_rules, tune_simulate
+from . import ranges, tune_apply, tune_facts, tune_profiles, tune_rules, tune_simulate
 from .errors import WbError
 from .proc import say
 from .stats import number
@@ -39,33 +39,19 @@ writeback.rules and, first, /var/lib/calm-writeback/tune-backup.json.
 exit code: 0, 1 when something failed, 2 for wrong usage"""
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 86400:
-        raise ValueError
-    return value
-
-
-def _mib(text: str) -> int:
-    value = int(text)
-    if not 16 <= value <= 1 << 20:
-        raise ValueError
-    return value
-
-
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb tune``."""
     p = sub.add_parser("tune", help="measure a directory's disk and recommend settings", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("dir", metavar="DIR", nargs="?", help="a directory on the disk to tune")
     p.add_argument("--goal", choices=tuple(GOALS), default="read-latency", help="what matters (default read-latency)")
-    p.add_argument("--hold-seconds", type=_positive, metavar="S",
-                   help="dirty data the disk may hold, in seconds of its drain (default: the goal's, below; "
-                   "read-latency has none)")
-    p.add_argument("--max-mib", type=_mib, default=256, metavar="MIB",
+    p.add_argument("--hold-seconds", type=ranges.number(0, 86400, above=True), metavar="S",
+                   help="dirty data the disk may hold, in seconds of its drain (above 0, at most 86400; default: the "
+                   "goal's, below; read-latency has none)")
+    p.add_argument("--max-mib", type=ranges.whole(16, 1 << 20), default=256, metavar="MIB",
                    help="size of the file written, and at most a tenth of the free space (16..1048576, default 256)")
-    p.add_argument("--max-seconds", type=_positive, default=30.0, metavar="S",
-                   help="time for the whole measurement (default 30)")
+    p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=30.0, metavar="S",
+                   help="time for the whole measurement (above 0, at most 86400; default 30)")
     p.add_argument("--save", metavar="FILE", help="write the measurement to FILE")
     p.add_argument("--measured", metavar="FILE", help="take the measurement from FILE instead of measuring")
     p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON")
@@ -73,7 +59,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
     p.add_argument("--simulate", action="store_true", help="replay on the modelled disk (exact lane, about 2 minutes)")
     p.add_argument("--kernel", choices=("stock", "patched"), help="of --simulate (default: like this machine's)")
-    p.add_argument("--seeds", type=int, default=1, metavar="N", help="of --simulate: medians of N seeds (default 1)")
+    p.add_argument("--seeds", type=int, default=1, metavar="N",
+                   help="of --simulate: medians of N seeds (1..99, default 1)")
     # For tests: the machine's files below another root, the directory's device number, data that wbdisk keeps none of.
     p.add_argument("--root", default="/", help=argparse.SUPPRESS)
     p.add_argument("--dev", help=argparse.SUPPRESS)

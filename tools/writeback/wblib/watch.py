@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from . import ranges
 from . import watch_sample as samples
 from .errors import WbError
 from .proc import say
@@ -40,26 +41,14 @@ instances of its own that are removed at the end: no setting of the machine chan
 exit code: 0, 1 without root or when nothing can be read, 2 for wrong usage"""
 
 
-def _interval(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 86400:
-        raise ValueError
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 10**9:
-        raise ValueError
-    return value
-
-
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb watch``."""
     p = sub.add_parser("watch", help="live: who is throttled, and why", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--interval", type=_interval, default=2.0, metavar="S", help="seconds (0.1..86400, default 2)")
-    p.add_argument("--count", type=_count, metavar="N", help="end after N reports (default: at Ctrl-C)")
+    p.add_argument("--interval", type=ranges.number(0.1, 86400), default=2.0, metavar="S",
+                   help="seconds (0.1..86400, default 2)")
+    p.add_argument("--count", type=ranges.whole(1, 10**9), metavar="N",
+                   help="end after N reports (1..1000000000, default: at Ctrl-C)")
     p.add_argument("--once", action="store_true", help="one report: --count 1")
     p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
     p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
