@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Cases on this machine instead of in a guest: in a directory, or on a raw device after --erase."""
 
-import contextlib
 import os
 import shutil
 import signal
@@ -61,16 +60,20 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
 
 def _run_case(argv: list[str], env: dict[str, str], out: IO[str]) -> int:
     """The exit code of a case; when interrupted, only after the case has put back the machine's settings."""
-    # A session of its own: the case hears of Ctrl-C once, from here, together with what it waits for.
-    case = subprocess.Popen(argv, env=env, stdout=out, start_new_session=True)
+    case = None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        with uninterrupted():
+            # A session of its own: the case hears of Ctrl-C once, from here, together with what it waits for.
+            case = subprocess.Popen(argv, env=env, stdout=out, start_new_session=True,
+                                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask))
         return case.wait()
     except BaseException:
         with uninterrupted():
-            say("  interrupted; the case puts back what it changed")
-            with contextlib.suppress(ProcessLookupError):
+            if case is not None and case.poll() is None:
+                say("  interrupted; the case puts back what it changed")
                 os.killpg(case.pid, signal.SIGTERM)
-            case.wait()
+                case.wait()
         raise
 
 
