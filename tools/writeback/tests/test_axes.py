@@ -103,3 +103,17 @@ def test_description_names_every_axis() -> None:
         text = axes.describe(case)
         assert all(f"--{a.name} " in text for a in case.axes)
         assert case.incident in text
+
+
+def test_a_longer_run_is_estimated_longer() -> None:
+    def wall(case: str, **given: str) -> int:
+        return axes.wall_s(case, axes.validate(case, given))
+
+    for case in axes.CASES.values():
+        assert wall(case.name) == axes.wall_s(case.name, {}) == case.wall_s
+        for axis in case.axes:
+            if axis.wall_s:
+                assert 0 < wall(case.name, **{axis.name: str(axis.low)}) < wall(case.name, **{axis.name: "99"})
+    # As measured: 4 hours of soak took 197 s.
+    assert 150 < wall("soak", hours="4") < 250
+    assert wall("wbt-stress", runtime="1200") > 3600

@@ -31,7 +31,8 @@ def invent(job: Job) -> results.Result:
 def runner(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     done: list[Job] = []
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max") -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max",
+                 timeout_s: float = 0.0) -> list[results.Result]:
         assert parallel >= 1
         done.extend(jobs)
         found = [invent(j) for j in jobs]
@@ -94,7 +95,7 @@ def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_failed_run_fails_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max") -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, **_: object) -> list[results.Result]:
         found = [invent(j) for j in jobs]
         found[0].status = "error"
         return found
@@ -137,6 +138,21 @@ def test_bad_input(runner: list[Job], argv: list[str], words: str) -> None:
         call(*argv)
     assert err.value.code == 2
     assert runner == []
+
+
+def test_timeout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    given: list[object] = []
+
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, timeout_s: float, **_: object) -> list[results.Result]:
+        given.append(timeout_s)
+        return [invent(j) for j in jobs]
+
+    monkeypatch.setattr(bench, "run_jobs", run_jobs)
+    assert call("smoke") == call("smoke", "--timeout", "7200") == 0
+    assert given == [0, 7200]
+    capsys.readouterr()
+    assert call("smoke", "--timeout", "7200", "--list-cells") == 0
+    assert all("--timeout 7200 " in line for line in capsys.readouterr().out.splitlines())
 
 
 def test_minutes() -> None:

@@ -15,6 +15,8 @@ from .errors import WbError
 from .proc import sha256_text
 
 SLUG_MAX = 200
+# Wall seconds of a second of guest time in which the CPU is never idle; an idle one costs nothing.
+BUSY_S = 4
 SEED_MAX = 999_999_999  # nine digits: what functions.sh takes, and fits QEMU's -seed and fio's randseed
 
 
@@ -26,7 +28,8 @@ class Axis:
     is allowed too.  pattern: when given, so is a value that matches all of it.
     omit: the value that is said by leaving the option out.  main: always part
     of the guest's command line and of the result's directory; the others only
-    when they differ from the default.
+    when they differ from the default.  wall_s: what one more than the default
+    adds to the case's wall_s.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Axis:
     pattern_help: str = ""
     main: bool = False
     omit: str = ""
+    wall_s: int = 0
 
     def allowed(self) -> str:
         """The allowed values in words, for help and errors."""
@@ -320,7 +324,7 @@ _CASES = (
         "none: looks for hangs, splats, lost data and lost charges",
         (
             Axis("profile", "sata", "modelled disk", PROFILES, main=True),
-            Axis("runtime", "20", "seconds of changes under load", (), 1, 9999, "s"),
+            Axis("runtime", "20", "seconds of changes under load", (), 1, 9999, "s", wall_s=BUSY_S),
             Axis("removals", "3", "how often the disks are removed under load", (), 0, 99),
             Axis("cpus", "1", "take CPUs offline, too, if there are several", ("0", "1")),
         ),
@@ -406,7 +410,7 @@ _CASES = (
         "dirty-stress",
         "limits of dirty memory, cgroups, memory and devices changed at random under load",
         "none: looks for hangs, splats, lost data and counters that go backwards",
-        (Axis("runtime", "6", "seconds of changes under load", (), 1, 9999, "s"),),
+        (Axis("runtime", "6", "seconds of changes under load", (), 1, 9999, "s", wall_s=BUSY_S),),
         wall_s=60,
     ),
     Case(
@@ -429,7 +433,7 @@ _CASES = (
         "races",
         "disks made and removed by several tasks while others use them, CPUs taken offline, the module unloaded in use",
         "none: looks for hangs, splats and lost data",
-        (Axis("runtime", "8", "seconds of it", (), 1, 9999, "s"),),
+        (Axis("runtime", "8", "seconds of it", (), 1, 9999, "s", wall_s=BUSY_S),),
         wall_s=40,
         smp=2,
     ),
@@ -437,7 +441,7 @@ _CASES = (
         "soak",
         "a long time of changing load, disks and cgroups: memory, slab and counters stay flat",
         "none: looks for leaks",
-        (Axis("hours", "0", "how long, in guest time; 0: 480 s", (), 0, 99, "h"),),
+        (Axis("hours", "0", "how long, in guest time; 0: 480 s", (), 0, 99, "h", wall_s=40),),
         wall_s=40,
         needs_series=True,
     ),
@@ -495,6 +499,13 @@ def validate(name: str, given: Mapping[str, str]) -> dict[str, str]:
     for axis_name, value in given.items():
         the_case.axis(axis_name).check(value)
     return {a.name: a.check(given.get(a.name, a.default)) for a in the_case.axes}
+
+
+def wall_s(name: str, axes: Mapping[str, str]) -> int:
+    """About how long a run of case ``name`` takes on one core, with how long ``axes`` say that it lasts."""
+    the_case = case(name)
+    more = sum(a.wall_s * (int(axes[a.name]) - int(a.default)) for a in the_case.axes if a.wall_s and a.name in axes)
+    return the_case.wall_s + more
 
 
 def check_seed(text: str | int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
-from . import compare, identity, qemu, results
+from . import compare, identity, qemu, ranges, results
 from .errors import WbError
 from .proc import say
 from .results import Result
@@ -39,11 +39,15 @@ _LATENCY = (
 )
 
 
-def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = qemu.CPU) -> list[Result]:
-    """Run ``job_list`` on the CPU model ``cpu``; finished ones are reused unless ``force``."""
+def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = qemu.CPU,
+             timeout_s: float = 0.0) -> list[Result]:
+    """Run ``job_list`` on the CPU model ``cpu``; finished ones are reused unless ``force``.
+
+    timeout_s: wall seconds for each guest; 0: by its case.
+    """
     from .runner import Options, run_many  # it needs Job from here
 
-    return run_many(job_list, parallel=parallel, options=Options(force=force, cpu=cpu))
+    return run_many(job_list, parallel=parallel, options=Options(force=force, cpu=cpu, timeout_s=timeout_s))
 
 
 def latency_table(found: Sequence[Result]) -> str:
@@ -161,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     for note in left_out(chosen.cells, kernels):
         say(f"  {note}")
     if args.list_cells:
-        print("\n".join(command(job, cpu=cpu) for job in job_list))
+        print("\n".join(command(job, cpu=cpu, timeout_s=args.timeout) for job in job_list))
         return 0
     if not job_list:
         say(f"shard {args.shard} of {chosen.name} is empty: there are fewer runs than shards")
@@ -169,10 +173,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         for job in job_list:
             print(f"{job.case} {ax.slug(job.case, job.axes)} seed {job.seed} on {job.kernel}")
-        estimate = sum(ax.case(j.case).wall_s for j in job_list) / min(parallel, len(job_list))
+        estimate = sum(ax.wall_s(j.case, j.axes) for j in job_list) / min(parallel, len(job_list))
         print(f"{len(job_list)} runs, about {minutes(estimate)} with {parallel} at a time")
         return 0
-    found = run_jobs(job_list, parallel, force=args.force, cpu=cpu)
+    found = run_jobs(job_list, parallel, force=args.force, cpu=cpu, timeout_s=args.timeout)
     line, code = tally(found)
     text = json.dumps([r.to_json() for r in found], indent=1) + "\n"
     if args.json == "-":
@@ -202,6 +206,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
                    help="QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
+    ranges.add_timeout(p)
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")
     p.add_argument("--shard", metavar="I/N", help="only every N-th run from the I-th on: one of N machines")
     p.add_argument("--list-cells", action="store_true", help="print a 'wb run' command for each run, and run nothing")

@@ -126,7 +126,7 @@ def cases(seed: int) -> Iterator[Verdict]:
                 print(f"     stock, {what}: {', '.join(sorted(names))}", flush=True)
         every = [j for j in every if j.kernel != "stock" or j.case not in stress]
     # The longest first, so that no core idles at the end.
-    every.sort(key=lambda j: -ax.case(j.case).wall_s)
+    every.sort(key=lambda j: -ax.wall_s(j.case, j.axes))
     for result in runner.run_many(every):
         yield from of_result(result)
 

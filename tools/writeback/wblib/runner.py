@@ -108,7 +108,7 @@ def run_many(
         say(f"  {len(done)} of {len(jobs)} results are there already")
     if todo:
         _stop.clear()
-        progress = Progress([ax.case(jobs[i].case).wall_s for i in todo], parallel)
+        progress = Progress([ax.wall_s(jobs[i].case, jobs[i].axes) for i in todo], parallel)
         with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
             futures = {pool.submit(_run_one, jobs[i], of[i], options, progress): i for i in todo}
             try:
@@ -171,7 +171,7 @@ def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress
     shutil.rmtree(partial, ignore_errors=True)
     guest = guest_of(job, prepared, options)
     label = f"{job.case} {place.parent.name} seed {job.seed} on {job.kernel}"
-    limit = options.timeout_s or max(PATIENCE_MIN_S, PATIENCE * ax.case(job.case).wall_s)
+    limit = options.timeout_s or max(PATIENCE_MIN_S, PATIENCE * ax.wall_s(job.case, job.axes))
     progress.start(label)
 
     def tick(_elapsed: float) -> None:

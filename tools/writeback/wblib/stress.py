@@ -145,7 +145,7 @@ def _dry_run(todo: Sequence[tuple[Round, list[Job]]], parallel: int) -> int:
         for job in job_list:
             print(f"  {job.case} {ax.slug(job.case, job.axes)} seed {job.seed}")
         factor = 1 if one.flavour == "slim" else DEBUG_FACTOR
-        total += factor * sum(ax.case(j.case).wall_s for j in job_list) / parallel
+        total += factor * sum(ax.wall_s(j.case, j.axes) for j in job_list) / parallel
     print(f"{sum(len(j) for _, j in todo)} runs, very roughly {minutes(total)} with {parallel} at a time")
     return 0
 

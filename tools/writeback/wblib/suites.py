@@ -39,7 +39,7 @@ class Suite:
 
     def wall_s(self) -> int:
         """Estimated seconds on one core for one seed and one kernel."""
-        return sum(ax.case(c.case).wall_s for c in self.cells)
+        return sum(ax.wall_s(c.case, c.axes) for c in self.cells)
 
 
 def cell(words: str) -> Cell:
@@ -209,7 +209,7 @@ SUITES = {s.name: s for s in (
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
     Suite("stress", "power cuts, faults, races: what 'wb stress' runs on the patched kernel", _STRESS, 4),
     Suite("stress-short", "the same, less of each: for the debug and the stock kernel", _STRESS_SHORT),
-    Suite("endurance", "4 hours of changing load, 20 minutes of each stress case (raise --timeout)", _ENDURANCE, 1),
+    Suite("endurance", "4 hours of changing load, 20 minutes of each stress case", _ENDURANCE, 1),
 )}
 
 
