@@ -66,20 +66,26 @@ function sync_fs() {
 	why=$(sync -f "$MNT" 2>&1) && echo ok || echo "${why##*: }"
 }
 
-# acknowledge(count) - files ackN that fsync said are there
+# acknowledge(N) - a file ackN; ACKED: those that fsync said are there
 function acknowledge() {
+	dd if="$PATTERN" of="$MNT/ack$1" bs=64k count=4 conv=fsync status=none || return
+	ACKED+=("ack$1")
+}
+
+function acknowledge_four() {
 	local i
-	for ((i = 0; i < $1; i++)); do
-		dd if="$PATTERN" of="$MNT/ack$i" bs=64k count=4 conv=fsync status=none || return
+	ACKED=()
+	for i in 0 1 2 3; do
+		acknowledge $i || die "cannot write to $MNT"
 	done
 }
 
 # kept() - are they?  After a journal replay; leaves it unmounted.
 function kept() {
-	local file bad=0
+	local name bad=0
 	mount_fs "$FS" "$DISK_DEV" "$MNT" || return
-	for file in "$MNT"/ack*; do
-		cmp -s "$file" <(head -c 256k "$PATTERN") || { note "lost: $file"; bad=1; }
+	for name in "${ACKED[@]}"; do
+		cmp -s "$MNT/$name" <(head -c 256k "$PATTERN") || { note "lost: $name"; bad=1; }
 	done
 	umount "$MNT"
 	return $bad
@@ -133,10 +139,10 @@ function test_hang() {
 # as acknowledged.  Unmounts, and makes the disk work again.
 function broken() {
 	local i
-	acknowledge 4
+	acknowledge_four
 	wbdisk_set test "${1%%=*}" "${1#*=}"
 	for ((i = 10; i < FILES; i++)); do
-		dd if="$PATTERN" of="$MNT/ack$i" bs=64k count=4 conv=fsync status=none 2> "$WB_OUT/why" || break
+		acknowledge $i 2> "$WB_OUT/why" || break
 	done
 	TOLD=$((i < FILES)) FAILED=ack$i
 	[ "$TOLD" = 0 ] || note "$(tail -n 1 "$WB_OUT/why")"
@@ -181,8 +187,10 @@ function test_meta() {
 }
 
 function test_remove() {
-	local file=$MNT/file one two ms
-	acknowledge 4
+	local file=$MNT/file one two ms bdi
+	acknowledge_four
+	bdi=/sys/class/bdi/$(< "/sys/block/$DISK_NAME/dev")
+	[ -e "$bdi" ] || die "no $bdi"
 	exec {one}<> "$file" {two}<> "$file"
 	dd if="$PATTERN" of="$file" conv=notrunc status=none bs=1M &
 	sleep .05
@@ -193,7 +201,7 @@ function test_remove() {
 	check "$1: remove: each open file is told" eval "[ '$(fd_sync "$one")' != ok ] && [ '$(fd_sync "$two")' != ok ]"
 	exec {one}>&- {two}>&-
 	check "$1: remove: it unmounts" umount "$MNT"
-	check "$1: remove: no bdi is left" [ ! -e "/sys/block/$DISK_NAME" ]
+	check "$1: remove: no bdi is left" [ ! -e "$bdi" ]
 	wbdisk_set test power 1
 	loop_until "[ -b $DISK_DEV ]"
 	check "$1: remove: what fsync acknowledged is there" kept

@@ -63,7 +63,7 @@ function test_fs() {
 	fio_verify "random, O_DIRECT, 16 deep" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16
 	fio_verify "mixed sizes, fsync" --rw=randwrite --bsrange=512-64k --fsync=32
 	fio_verify "mmap" --rw=randwrite --bs=4k --ioengine=mmap
-	fio_verify "trim of a hole" --rw=randwrite --bs=4k --fallocate=none --verify=meta
+	fio_verify "meta" --rw=randwrite --bs=4k --fallocate=none --verify=meta
 	run "$FS: fs_mark, sync per file" fs_mark -d "$MNT/mark" -s 4096 -n 100 -t 2 -S 1
 	run "$FS: fs_mark, sync at the end" fs_mark -d "$MNT/mark" -s 16384 -n 200 -t 2 -S 3
 	rm -rf "$MNT/mark"

@@ -67,14 +67,14 @@ function random_value() {
 	esac
 }
 
-# in_range(value, low, high, words) - "" for low: no range
+# in_range(value, low, high, words) - "" for low: no number; and no words: anything
 function in_range() {
 	local word
+	[ -n "$2$4" ] || return 0
 	for word in $4; do
 		[ "$1" != "$word" ] || return 0
 	done
-	[[ $1 =~ ^-?[0-9]{1,18}$ ]] || { [ -z "$2" ] && return; return 1; }
-	[ -z "$2" ] || (($1 >= $2 && $1 <= $3))
+	[ -n "$2" ] && [[ $1 =~ ^-?[0-9]{1,18}$ ]] && (($1 >= $2 && $1 <= $3))
 }
 
 # put(file) - write VALUE, in one piece up to a page; 1 if the kernel refuses it
@@ -134,14 +134,16 @@ function load() {
 # numbers() - of the modelled disk: "name low high" as the module says in the log
 #	when it refuses a number
 function numbers() {
-	local file name
+	local file name range
 	for file in "$WBDISK_CONFIGFS/$OFF"/*; do
 		name=${file##*/}
 		case $name in hist_*|stats|cut|stall_ms|power|profile|model|fail_*|reset_stats) continue ;; esac
 		{ echo 99999999999999 > "$file"; } 2> /dev/null
 		# 10 lines in 5 s are let through.
 		sleep .6
-		dmesg | sed -n "s/.*wbdisk: $OFF: $name must be from \\([0-9]*\\) to \\([0-9]*\\).*/$name \\1 \\2/p" | tail -n 1
+		range=$(dmesg | sed -n "s/.*wbdisk: $OFF: $name must be from \\([0-9]*\\) to \\([0-9]*\\).*/\\1 \\2/p" | tail -n 1)
+		[ -n "$range" ] || return
+		echo "$name $range"
 	done
 }
 
@@ -163,7 +165,7 @@ need_wbdisk
 disk_beside ext4 $ON fifo
 wbdisk_create $OFF sata-ssd
 wbdisk_set $OFF power 0
-numbers > "$WB_OUT/numbers"
+numbers > "$WB_OUT/numbers" || die "the log does not say which numbers a disk takes"
 readonly QUEUE=/sys/block/wbd-$ON/queue BDI=/sys/block/wbd-$ON/bdi EXT4=/sys/fs/ext4/wbd-$ON
 ktap_set_plan $((22 + $(wc -l < "$WB_OUT/numbers")))
 note "seed ${OPT[seed]}, ${OPT[values]} values each"

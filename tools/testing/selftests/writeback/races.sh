@@ -22,11 +22,13 @@ readonly END_S=60
 opt_add runtime 8 '[1-9][0-9]{0,3}' "seconds of it"
 opt_parse "Disks, CPUs and the module come and go under load." "$@"
 
-# until_stop(function, args...) - again and again; how often is in the file COUNT of it
+# until_stop(task, function, args...) - again and again; how often is in the file
+#	count-FUNCTION-TASK
 function until_stop() {
-	local n=0 name=$1-${2:-}
+	local n=0 name=$2-$1
 	# Each task its own numbers.
 	RANDOM=$((OPT[seed] + $(cksum <<< "$*" | cut -d ' ' -f 1) % 30000))
+	shift
 	while [ ! -e "$WB_OUT/stop" ]; do
 		"$@" > /dev/null 2>&1 && n=$((n + 1))
 		echo "$n" > "$WB_OUT/count-$name"
@@ -112,11 +114,11 @@ tasks=()
 # Two tasks for the disk "b": one of them loses.
 for words in "appear a" "appear b" "appear b" "flash c" "look a" "look b" "change a" "change b" keep unload; do
 	# shellcheck disable=SC2086 # its words
-	until_stop $words &
+	until_stop "${#tasks[@]}" $words &
 	tasks+=("$!")
 done
 if [ -w $CPU_ONLINE ]; then
-	until_stop hotplug &
+	until_stop "${#tasks[@]}" hotplug &
 	tasks+=("$!")
 fi
 end=$((SECONDS + OPT[runtime]))

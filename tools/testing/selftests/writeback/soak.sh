@@ -68,12 +68,12 @@ function put() {
 	[ ! -e "$file" ] || { echo "$1" > "$file"; } 2> /dev/null
 }
 
-# operation() - one of the load's
+# operation() - one of the load's; 1 if it fails
 function operation() {
 	local dir=/mnt/${DIRS[RANDOM % 2]} file i
 	local queue=/sys/block/wbd-${dir##*/}/queue bdi=/sys/block/wbd-${dir##*/}/bdi
 	file=$dir/file$((RANDOM % FILES))
-	OP=$((RANDOM % 12))
+	OP=$((RANDOM % 12)) N=$((N + 1))
 	case $OP in
 	0|1) dd if=/dev/zero of="$file" bs=256k count=$((RANDOM % 32 + 1)) conv=notrunc status=none ;;
 	2) dd if=/dev/zero of="$file" bs=16k count=$((RANDOM % 64 + 1)) conv=fsync status=none ;;
@@ -81,24 +81,24 @@ function operation() {
 	4) [ ! -e "$file" ] || truncate -s $((RANDOM * 64)) "$file" ;;
 	5) for ((i = 0; i < 32; i++)); do
 		echo "$i" > "$dir/small$i"
-	   done; sync -f "$dir"; rm -f "$dir"/small* ;;
+	   done && sync -f "$dir" && rm -f "$dir"/small* ;;
 	6) [ ! -e "$file" ] || dd if="$file" of=/dev/null bs=256k status=none ;;
 	# Not cgroup_create, which remembers each.
-	7) mkdir "$CGROUPS/wb-soak" && echo 33554432 > "$CGROUPS/wb-soak/memory.max"
-	   cgroup_run soak dd if=/dev/zero of="$file" bs=64k count=64 status=none
+	7) mkdir "$CGROUPS/wb-soak" && echo 33554432 > "$CGROUPS/wb-soak/memory.max" &&
+	   cgroup_run soak dd if=/dev/zero of="$file" bs=64k count=64 status=none &&
 	   rmdir "$CGROUPS/wb-soak" ;;
-	8) put "$queue/wbt_lat_usec" 0 500 2000 75000
-	   put "$queue/wbt_policy" requests bytes bytes
-	   put "$queue/scheduler" none mq-deadline kyber bfq ;;
-	9) put "$bdi/max_drain_ms" 0 100 1000 default
-	   put "$bdi/strict_limit" 0 1
+	# A kernel need not have them all.
+	8) put "$queue/scheduler" none mq-deadline kyber bfq
+	   put "$queue/wbt_lat_usec" 0 500 2000 75000 &&
+	   put "$queue/wbt_policy" requests bytes bytes ;;
+	9) put "$bdi/max_drain_ms" 0 100 1000 default &&
+	   put "$bdi/strict_limit" 0 1 &&
 	   put $VM/dirty_drain_ms 0 200 3000 ;;
 	10) set_dirty bytes $(((RANDOM % 64 + 4) << 20)) ;;
 	11) disk_beside ext4 guest fifo capacity_mib=64
-	    dd if=/dev/zero of=/mnt/guest/file bs=64k count=32 status=none
+	    dd if=/dev/zero of=/mnt/guest/file bs=64k count=32 status=none &&
 	    disk_drop guest ;;
 	esac
-	N=$((N + 1))
 }
 
 # settles() - was nothing dirty or under writeback after any sync?
