@@ -112,8 +112,7 @@ function run_ioerror() {
 	fresh "$1" || die "no file system"
 	file=$MNT/file
 	fallocate -l 1M "$file" && sync
-	# "   0:  0..  255:  34816..  35071: ..." in blocks of 4 KiB
-	start=$(filefrag -v "$file" | awk '$1 == "0:" { sub(/\.\./, "", $4); print $4 * 8 }')
+	start=$(first_sector "$file")
 	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
 	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
 	wbdisk_set test fail_range ""

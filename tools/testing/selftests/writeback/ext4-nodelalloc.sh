@@ -36,13 +36,6 @@ opt_add mounts all 'all|delalloc|nodelalloc|nodelalloc,dioread_nolock|4.19' "one
 opt_disk fifo
 opt_parse "Speed and CPU cost of buffered writes on ext4 with and without delayed allocation." "$@"
 
-# busy_ns() - CPU time used since boot by all CPUs
-function busy_ns() {
-	local f
-	read -ra f < /proc/stat
-	echo $(((f[1] + f[2] + f[3] + f[6] + f[7] + f[8]) * (1000000000 / TICKS_PER_S)))
-}
-
 # run_dd(suffix) - the dd and its metrics
 function run_dd() {
 	local log=$WB_OUT/dd_$1.log cpu0 cpu1 start end writes0 writes1
@@ -105,7 +98,7 @@ function data_survives() {
 	[ "$expect" = "$got" ]
 }
 
-# run_mount(options) - five results; 4.19: see the top
+# run_mount(options) - four results; 4.19: see the top
 function run_mount() {
 	local options=$1 suffix=${1//[,.]/_}
 	if [ "$options" = 4.19 ]; then

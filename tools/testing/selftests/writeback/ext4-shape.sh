@@ -49,7 +49,7 @@ function run_append() {
 	conversions=$(ext4_attr endio_conversions)
 	splits=$(ext4_attr endio_splits)
 	kib=$(calc "$(ext4_attr writeback_sectors) / 2 / $(ext4_attr writeback_bios)")
-	extents=$(filefrag "$MNT/file" | sed -n 's/.*: \([0-9]*\) extents\? found/\1/p')
+	extents=$(extents "$MNT/file")
 	metric "shape_conversions_$name" "$conversions" count
 	metric "shape_endio_splits_$name" "$splits" count
 	metric "shape_bio_kib_$name" "$kib" KiB

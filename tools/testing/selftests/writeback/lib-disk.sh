@@ -130,6 +130,20 @@ function extents() {
 	filefrag "$1" | sed -n 's/.*: \([0-9]*\) extents\? found/\1/p'
 }
 
+# first_sector(file) - where its first extent is on the disk, in sectors of 512 B
+#	"   0:  0..  255:  34816..  35071: ..." in blocks of 4 KiB
+function first_sector() {
+	filefrag -v "$1" | awk '$1 == "0:" { sub(/\.\./, "", $4); print $4 * 8 }'
+}
+
+# wbt_uncharged(disk) - has writeback throttling nothing in flight or held on it?
+function wbt_uncharged() {
+	local dir=/sys/kernel/debug/block/$1/rqos/wbt
+	[ ! -e "$dir/inflight" ] || ! grep -qv 'inflight 0$' "$dir/inflight" || return
+	[ ! -e "$dir/bytes" ] ||
+		awk '/^(inflight|held|held_bytes) / && $2 { bad = 1 } END { exit bad }' "$dir/bytes"
+}
+
 # fsck_clean(fs, device) - is the unmounted file system consistent?
 function fsck_clean() {
 	case $1 in

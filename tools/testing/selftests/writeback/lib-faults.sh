@@ -40,12 +40,6 @@ function faults_end() {
 	disk_teardown
 }
 
-# first_sector(file) - where its first extent is on the disk, in sectors of 512 B
-#	"   0:  0..  255:  34816..  35071: ..." in blocks of 4 KiB
-function first_sector() {
-	filefrag -v "$1" | awk '$1 == "0:" { sub(/\.\./, "", $4); print $4 * 8 }'
-}
-
 # fd_sync(fd) - fsync of this open file, not of another one of the same name; prints
 # "ok" or the error
 function fd_sync() {
@@ -63,11 +57,7 @@ function settled() {
 }
 
 function no_charge() {
-	local dir=$DEBUG_BLOCK/$DISK_NAME/rqos/wbt
-	[ "$(wbdisk_stat test inflight_bytes)" = 0 ] || return
-	[ ! -e "$dir/inflight" ] || ! grep -qv 'inflight 0$' "$dir/inflight" || return
-	[ ! -e "$dir/bytes" ] ||
-		awk '/^(inflight|held|held_bytes) / && $2 { bad = 1 } END { exit bad }' "$dir/bytes" || return
+	[ "$(wbdisk_stat test inflight_bytes)" = 0 ] && wbt_uncharged "$DISK_NAME" || return
 	sync -f "$MNT" 2> /dev/null
 	bdi_debug stats | awk '/^Bdi(Writeback|Reclaimable):/ && $2 { bad = 1 } END { exit bad }'
 }

@@ -315,18 +315,10 @@ function cpus_on() {
 
 # ---- checks ----------------------------------------------------------------
 
-# uncharged(disk) - is nothing in flight or held, at rest?
-function uncharged() {
-	local dir=$DEBUG_BLOCK/wbd-$1/rqos/wbt
-	[ ! -e "$dir/inflight" ] || ! grep -qv 'inflight 0$' "$dir/inflight" || return
-	[ ! -e "$dir/bytes" ] ||
-		awk '/^(inflight|held|held_bytes) / && $2 != 0 { bad = 1 } END { exit bad }' "$dir/bytes"
-}
-
 function all_uncharged() {
 	local disk
 	for disk in "${DISKS[@]}"; do
-		loop_until uncharged "$disk" && continue
+		loop_until wbt_uncharged "wbd-$disk" && continue
 		note "disk $disk: $(tr '\n' ',' < "$DEBUG_BLOCK/wbd-$disk/rqos/wbt/bytes")"
 		return 1
 	done
