@@ -8,8 +8,9 @@
 #	stick	2 GiB to a stick of 10 MB/s: how long does sync take at the end, how
 #		long is the writer held at a time?
 #	step	a disk that becomes twenty times slower in mid-write
+#	lower	a limit set far below what is dirty
 #	beside	a fast disk while the stick is written
-#	quiet	a minute of small fsyncs, then a burst
+#	quiet	a minute of small fsyncs, then a burst; bursts with pauses
 #	extents	in how many pieces is a file, and are files that are written at once, on
 #		both file systems?
 #	groups	how long a light cgroup sleeps on account of a noisy one
@@ -28,7 +29,7 @@
 
 readonly MIB=1048576
 readonly KNOB=$VM/dirty_drain_ms
-readonly PARTS="knobs off stick step beside quiet extents groups"
+readonly PARTS="knobs off stick step lower beside quiet extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
@@ -42,8 +43,14 @@ readonly STEP_FROM=200 STEP_TO=10	# MB/s
 readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
 readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 
+# Of 250 MiB dirty and 20 MB/s, 16 MiB allowed: the writer has a quarter of the rate,
+# so that three quarters of 80 MB go in 4 s.
+readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=4
+
 readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.9
+# Bursts above a limit of 300 ms, that end while their writer is throttled.
+readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
 # A limit of 60 MB: a file is written in many parts.  Of several files at once none
 # can have more than its share of the limit in a part, but should have as much as
 # the flusher's least chunk (MIN_WRITEBACK_PAGES of fs/fs-writeback.c).
@@ -204,12 +211,11 @@ function stick() {
 }
 
 function test_stick() {
-	local off
 	other_disk stick usb-stick
 	set_limits ratio 10 20
 	limit "$STICK_MS" && stick on
-	limited "stick: sync takes no longer than the limit" holds "${SYNC:-0} <= $SYNC_S"
-	limited "stick: no writer is held longer than one pause" holds "${BLOCK:-0} <= $BLOCK_MS"
+	limited "stick: sync takes no longer than the limit" holds "$SYNC <= $SYNC_S"
+	limited "stick: no writer is held longer than one pause" holds "$BLOCK <= $BLOCK_MS"
 	limit 0
 	disk_drop stick
 	other_disk stick usb-stick
@@ -265,6 +271,45 @@ function test_step() {
 	disk_drop step
 }
 
+# ---- lower -----------------------------------------------------------------
+
+function test_lower() {
+	local before after written
+	if [ ! -e "$KNOB" ]; then
+		skip_test "lower: the writer goes on" "no vm.dirty_drain_ms"
+		skip_test "lower: dirty memory comes down" "no vm.dirty_drain_ms"
+		return
+	fi
+	other_disk lower fifo link_mbps=$LOWER_MBPS
+	# Background writeback begins where the limit is: the steepest control line.
+	set_limits bytes $((400 * MIB - PAGE)) $((400 * MIB))
+	limit "$LOWER_MS"
+	write_file 40 "$MNT/file"
+	sync
+	limit 0
+	write_file "$LOWER_MIB" "$MNT/file"
+	# What the kernel saw of the limit is old.
+	sleep 2
+	before=$(dirty_bytes)
+	limit "$LOWER_MS"
+	dd if=/dev/zero of="$MNT/more" bs=64k count=65536 status=none &
+	WRITER=$!
+	sleep "$LOWER_S"
+	after=$(dirty_bytes)
+	written=$(stat -c %s "$MNT/more")
+	stop_tasks "$WRITER"
+	metric lower_dirty_before "$before" bytes
+	metric lower_dirty_after "$after" bytes
+	metric lower_written "$written" bytes
+	check "lower: the writer goes on" holds "$written >= $LOWER_MBPS * 1e6 * $LOWER_S / 8"
+	check "lower: dirty memory comes down" \
+		holds "$before > $LOWER_MIB * $MIB * .9 && $before - $after >= $LOWER_MBPS * 1e6 * $LOWER_S / 2"
+	limit 0
+	wbdisk_set lower link_mbps 1000
+	disk_drop lower
+	set_limits ratio 10 20
+}
+
 # ---- a fast disk beside the stick ------------------------------------------
 
 function test_beside() {
@@ -305,6 +350,7 @@ function test_quiet() {
 	if [ ! -e "$KNOB" ]; then
 		skip_test "quiet: small fsyncs leave the estimate alone" "no vm.dirty_drain_ms"
 		skip_test "quiet: the burst is as fast as with a fresh estimate" "no vm.dirty_drain_ms"
+		skip_test "quiet: bursts with pauses leave the estimate alone" "no vm.dirty_drain_ms"
 		return
 	fi
 	set_limits ratio 10 20
@@ -331,6 +377,19 @@ function test_quiet() {
 	metric burst_unlimited_s "$unlimited" s
 	check "quiet: small fsyncs leave the estimate alone" holds "$before > 0 && abs($after / $before - 1) <= 0.1"
 	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
+	drop_file "$MNT/file"
+	limit "$PAUSE_MS"
+	# A fresh estimate again; it is read after the pause, the interval ends with it.
+	write_file "$BURST_MIB" "$MNT/file"
+	before=$(drain BdiDrainRate)
+	for ((i = 0; i < PAUSE_BURSTS; i++)); do
+		sleep "$PAUSE_S"
+		write_file "$PAUSE_MIB" "$MNT/burst$i"
+	done
+	after=$(drain BdiDrainRate)
+	metric pause_rate_before "$before" kB/s
+	metric pause_rate_after "$after" kB/s
+	check "quiet: bursts with pauses leave the estimate alone" holds "$before > 0 && $after / $before >= 0.9"
 	limit 0
 	disk_drop quiet
 }
@@ -419,13 +478,14 @@ function test_groups() {
 	off=$SLEPT
 	! limit "$GROUPS_MS" || groups on
 	limit 0
-	limited "groups: the light one sleeps less than half as long" holds "$SLEPT <= $off / 2"
+	limited "groups: the light one sleeps less than half as long" \
+		holds "$off > 0 && $SLEPT <= $off / 2"
 	limited "groups: dirty memory stays below the global limit" \
 		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
 	set_limits ratio 10 20
 }
 
-declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [beside]=1 [quiet]=2 [extents]=4 [groups]=2)
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=3 [extents]=4 [groups]=2)
 wb_begin awk dd filefrag
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
