@@ -217,3 +217,24 @@ def test_timeout(text: str, seconds: float | None, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         top.parse_args(words)
     assert f"must be a number above 0, at most 10000000, not {text!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", ["foreign", "tune", "wbdisk"])
+def test_dry_run_shows_the_guest_that_would_run(
+    case: str, lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, bool]] = []
+
+    def prepare(_kernel: str, _options: runner.Options, **wanted: bool) -> runner.Prepared:
+        asked.append(wanted)
+        assert isinstance(lane.prepared, runner.Prepared)
+        return lane.prepared
+
+    monkeypatch.setattr(runner, "prepare", prepare)
+    monkeypatch.setattr(runcmd, "prepare", prepare)
+    top = argparse.ArgumentParser()
+    runcmd.register(top.add_subparsers())
+    for words in (["run", case, "--dry-run"], ["run", case]):
+        args = top.parse_args(words)
+        assert args.func(args) == 0
+    assert asked[0] == asked[1]

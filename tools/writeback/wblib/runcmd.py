@@ -83,7 +83,8 @@ def run_command(args: argparse.Namespace) -> int:
             raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
         options = Options(args.lane, args.on, args.force, args.timeout, flavour_of(args, axes), args.trace, cpu)
         if args.dry_run:
-            prepared = prepare(job.kernel, options, python=ax.case(job.case).python)
+            case = ax.case(job.case)
+            prepared = prepare(job.kernel, options, python=case.python, foreign=case.foreign)
             say(f"# {place_of(job, prepared, options)}")
             print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path())))
             return 0
