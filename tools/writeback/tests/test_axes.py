@@ -98,6 +98,21 @@ def test_options_of_argparse_round_trip() -> None:
     assert "--reader-prio" in parser.format_help()
 
 
+def test_help_has_each_meaning_of_an_option_with_its_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = argparse.ArgumentParser(formatter_class=axes.HelpFormatter)
+    axes.add_axis_options(parser)
+    text = parser.format_help()
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "all|data|hang|journal|meta|remove|full|quota (of faults) one part, or all: all|stall|" in words
+    assert "seconds of changes under load: 1..9999 s (of wbt-stress, dirty-stress) seconds of it" in words
+    for case in axes.CASES.values():
+        for axis in case.axes:
+            owned = rf"{re.escape(axis.help)}: [^()]* \(of ([^()]*, )?{case.name}[,)]"
+            assert re.search(owned, words), (case.name, axis.name)
+
+
 def test_description_names_every_axis() -> None:
     for case in axes.CASES.values():
         text = axes.describe(case)

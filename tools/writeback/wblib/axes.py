@@ -8,6 +8,7 @@ A case is a script CASE.sh in the kselftest directory; an axis is one of its
 import argparse
 import difflib
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -558,22 +559,27 @@ def options(case: str, axes: Mapping[str, str]) -> list[str]:
     return words
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Folds each line of an option's help by itself: an axis can mean something else to each case."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [folded for line in text.splitlines() for folded in textwrap.wrap(line, width, break_on_hyphens=False)]
+
+
 def add_axis_options(parser: argparse.ArgumentParser) -> None:
     """Add every axis of every case to ``parser``; ``given_axes`` reads them back.
 
     Values are checked later, by ``validate``, since they depend on the case.
     """
     group = parser.add_argument_group("axes", "which case has which, with defaults: 'wb list'")
-    shown: dict[str, list[str]] = {}
+    shown: dict[str, dict[str, list[str]]] = {}
     for the_case in CASES.values():
         for axis in the_case.axes:
-            shown.setdefault(axis.name, []).append(the_case.name)
-    for name, owners in shown.items():
-        axis = CASES[owners[0]].axis(name)
-        group.add_argument(
-            f"--{name}", dest=f"axis:{name}", metavar="VALUE",
-            help=f"{axis.help}: {axis.allowed()} (of {', '.join(owners)})".replace("%", "%%"),
-        )
+            owners = shown.setdefault(axis.name, {}).setdefault(f"{axis.help}: {axis.allowed()}", [])
+            owners.append(the_case.name)
+    for name, meanings in shown.items():
+        text = "\n".join(f"{meaning} (of {', '.join(owners)})" for meaning, owners in meanings.items())
+        group.add_argument(f"--{name}", dest=f"axis:{name}", metavar="VALUE", help=text.replace("%", "%%"))
 
 
 def given_axes(args: argparse.Namespace) -> dict[str, str]:

@@ -27,8 +27,7 @@ exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wr
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb run`` and ``wb list``."""
-    p = sub.add_parser("run", help="run one case in a guest", epilog=EXAMPLES,
-                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = sub.add_parser("run", help="run one case in a guest", epilog=EXAMPLES, formatter_class=ax.HelpFormatter)
     p.add_argument("case", metavar="CASE", help="see 'wb list'")
     p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
     p.add_argument("--seed", default="1", help=f"seed of everything random (1..{ax.SEED_MAX}, default 1)")
