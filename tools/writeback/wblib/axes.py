@@ -333,8 +333,8 @@ _CASES = (
     ),
     Case(
         "wbt-fixes",
-        "throttling by requests: empty flushes, writes that someone waits for, the scale step beside fast reads",
-        "none: tests three fixes; fails on the stock kernel, whose defects it shows",
+        "throttling by requests: empty flushes, writes that someone waits for, scale step, depth without a scheduler",
+        "none: tests four fixes; fails on the stock kernel, whose defects it shows",
         (*_disk("sata"), _FS),
         wall_s=60,
         needs_series=True,
