@@ -289,7 +289,7 @@ def _bdi(case: Case) -> list[Advice]:
                        "the time itself: the kernel knows the drain rate, and follows it", effect)]
     if bdi.max_bytes is None or bdi.strict_limit is None or now.limit == 0:
         return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
-                       "this kernel has no max_bytes and strict_limit (6.3 has), or its dirty limit is 0, where 6.12 "
+                       "this kernel has no max_bytes and strict_limit (6.2 has), or its dirty limit is 0, where 6.12 "
                        "divides by zero: nothing to set")]
     drift = "" if bdi.exact_bytes else \
         "; this kernel keeps it as a share of the dirty limit of now: set it again after changes of vm.dirty_*"
