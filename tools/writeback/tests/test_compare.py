@@ -232,16 +232,19 @@ def test_the_documentation_has_this_table() -> None:
 
 
 def test_every_metric_of_the_cases_has_an_entry() -> None:
-    """What the scripts print, with their variables replaced by something that fits."""
+    """What the scripts print, with their variables replaced by something that fits, and its unit."""
     seen = 0
     for script in sorted(SELFTESTS.glob("*.sh")):
-        for name in re.findall(r'^\s*(?:\[.*\|\| |.*\) )?metric "?([a-z$][\w${}]*)', script.read_text(), re.MULTILINE):
+        for name, unit in re.findall(r'^\s*(?:\[.*\|\| |.*\) )?metric "?([a-z$][\w${}]*)(?:.* ([A-Za-z/]+)$)?',
+                                     script.read_text(), re.MULTILINE):
             # load_run() of lib-tune.sh repeats metrics of another case.
             repeats = re.fullmatch(r"\$\{?\w+\}?", name)
             if not repeats and script.name not in ("functions.sh", "wbdisk.sh", "wbdisk-kunit.sh"):
                 seen += 1
                 plain = name.replace("read_$name", "read_p99").replace("disk_$key", "disk_writes")
-                assert compare.info(re.sub(r"_?\$\{?\w+\}?", "_x", plain)), f"{script.name}: {name}"
+                entry = compare.info(re.sub(r"_?\$\{?\w+\}?", "_x", plain))
+                assert entry, f"{script.name}: {name}"
+                assert not unit or unit in entry.unit.split(", "), f"{script.name}: {name} {unit}"
     assert seen >= 15
 
 

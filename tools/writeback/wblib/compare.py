@@ -167,7 +167,7 @@ METRICS = (
     MetricInfo(r"mean_request_kib(_.*)?", "mean_request_kib_M", "KiB", "higher", "mean size of the write requests"),
     MetricInfo(r"(cp_)?extents(_.*)?", "extents_M, cp_extents_M", "count", "lower", "extents of the file written"),
     MetricInfo(r"cp_mbps(_.*)?", "cp_mbps_M", "MB/s", "higher", "cp of a large file and sync"),
-    MetricInfo(r"endio_lost_.*", "endio_lost_X", "blocks", "lower",
+    MetricInfo(r"endio_lost_.*", "endio_lost_X", "count", "lower",
                "ext4-endio: blocks of 4 KiB that read as zeros afterwards, with or without an error from fsync"),
     MetricInfo(r"powercut_(cuts|ops|acks)", "powercut_cuts, powercut_ops, powercut_acks", "count", "",
                "powercut: power cuts, operations before them, and fsyncs that returned 0"),
