@@ -87,11 +87,6 @@ def source(variant: str) -> Path:
     return sources.prepare(sources.describe(variant))
 
 
-def selftest_helpers() -> Path:
-    """The stock tree's kselftest shell helpers (ktap_helpers.sh and so on)."""
-    return source("stock") / KSELFTEST / "kselftest"
-
-
 @functools.cache
 def compiler() -> str:
     """First line of ``gcc --version``: part of what a kernel is made from."""

@@ -2,7 +2,7 @@
 """Small statistics, and how numbers and tables are shown. No numpy: seeds are few."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -44,24 +44,6 @@ class Summary:
 def summary(values: Sequence[float]) -> Summary:
     """Median and spread of ``values``; ValueError when empty."""
     return Summary(len(values), median(values), iqr(values) if len(values) > 1 else None)
-
-
-def bins_quantile(bins: Mapping[int, int], p: float) -> int:
-    """The smallest value with at least a share ``p`` (0..1) of the counts at or below it.
-
-    bins: value -> count, as in fio's json+.  ValueError when there are no counts.
-    """
-    total = sum(bins.values())
-    if total <= 0:
-        raise ValueError("quantile of nothing")
-    need = p * total
-    seen = 0
-    for value in sorted(bins):
-        seen += bins[value]
-        # Tolerates the rounding of p * total, so that p99.95 of 2000 counts is the 1999th.
-        if seen >= need - 1e-9 * total:
-            return value
-    return max(bins)
 
 
 def number(value: float | None) -> str:

@@ -38,10 +38,10 @@ class Disk:
         """Path of a queue attribute."""
         return f"/sys/block/{self.name}/queue/{name}"
 
-    @property
-    def wbt_default_usec(self) -> int:
-        """wbt_default_latency_nsec() of block/blk-wbt.c: 75 ms with rotating media, else 2 ms."""
-        return 75_000 if self.rotational else 2_000
+
+def wbt_default_usec(*, rotating: bool) -> int:
+    """wbt_default_latency_nsec() of block/blk-wbt.c: 75 ms with rotating media, else 2 ms."""
+    return 75_000 if rotating else 2_000
 
 
 @dataclass(frozen=True)

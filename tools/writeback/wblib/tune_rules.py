@@ -11,7 +11,7 @@ from typing import Any
 
 from .errors import WbError
 from .tune_evidence import cite
-from .tune_facts import VM, Disk, Facts
+from .tune_facts import VM, Disk, Facts, wbt_default_usec
 from .tune_measure import Measured
 
 MIB = 1 << 20
@@ -225,7 +225,7 @@ def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
 def _wbt_lat(case: Case, disk: Disk) -> Advice:
     """The default, unless the idle disk itself needs more than half of it: step 3 of the control law."""
     now = disk.wbt_lat_usec
-    default = 75_000 if case.rotating(disk) else 2_000
+    default = wbt_default_usec(rotating=case.rotating(disk))
     p99 = case.measured.read_p99_us
     need = int(2 * p99 + 999) // 1000 * 1000 if p99 else 0
     if disk.scheduler == "bfq":
@@ -238,7 +238,7 @@ def _wbt_lat(case: Case, disk: Disk) -> Advice:
     if now == 0:
         return _queue(disk, "wbt_lat_usec", now, default, f"throttling is off; {default} is the kernel's default "
                       f"{'with' if case.rotating(disk) else 'without'} rotating media", cite("wbt_off"))
-    if disk.rotational and not case.rotating(disk) and now == 75_000:
+    if disk.rotational and not case.rotating(disk) and now == wbt_default_usec(rotating=True):
         return _queue(disk, "wbt_lat_usec", now, max(default, need),
                       f"queue/rotational says 1, but 99 % of the reads took less than half a turn at 15000 rpm "
                       f"({HALF_TURN_US} us): the default of media that do not rotate",
