@@ -3,13 +3,11 @@
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
 from . import bench, published, results
-from .errors import WbError
 from .paths import PATCH_DIRS, RESULTS, ROOT
 from .plot import need_matplotlib, write_cdf
 from .proc import say
@@ -46,12 +44,11 @@ def export(found: Sequence[Result], kernels: Sequence[str], out: Path) -> str:
 def run(args: argparse.Namespace) -> int:
     """``wb demo``."""
     seed_list = seeds(args.seeds)
-    if args.jobs is not None and not 1 <= args.jobs <= 256:
-        raise WbError(f"-j {args.jobs}: must be 1..256", 2)
+    parallel = bench.check_jobs(args.jobs)
     need_matplotlib()
     kernels = variants()
     say(f"  replaying four incidents on: {', '.join(kernels)}")
-    found = bench.run_jobs(jobs(suite("demo").cells, kernels, seed_list), args.jobs or os.cpu_count() or 1)
+    found = bench.run_jobs(jobs(suite("demo").cells, kernels, seed_list), parallel)
     out = RESULTS / "demo"
     text = export(found, kernels, out)
     line, code = bench.tally(found)
