@@ -9,6 +9,14 @@
 #	fsynced	a new file, synced with fsync
 # Whatever the mount options, a replaced file has its old or its new content, never
 # zeros and never none; a synced one has its own; old data never shows.
+#
+# The same for files in memory since before a remount; another file is synced before
+# the cut, for a commit:
+#	opened under delalloc, then with nodelalloc appended to by less and by more
+#		than a page: no old data
+#	mapped	a page was delayed by a fault, got its block from fallocate, and with
+#		nodelalloc is overwritten: the new data
+#	replaced	another one by rename, after nodelalloc,dioread_nolock ended: whole
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
@@ -57,13 +65,35 @@ function one_of() {
 	return 1
 }
 
+# fresh(options) - new file system over old data, on a disk that can lose its cache
+function fresh() {
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new "$1" -m 0
+}
+
+# power_cut(options) - power off and on, mount
+function power_cut() {
+	wbdisk_set test cut 1
+	umount_fs "$MNT" 2> /dev/null
+	wbdisk_set test power 0
+	wbdisk_set test power 1
+	loop_until "[ -b $DISK_DEV ]"
+	ext4_mount "$1" || die "cannot mount after the cut"
+}
+
+# end(what) - one result, and the end of this disk
+function end() {
+	umount_fs "$MNT"
+	check "$1: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
 # run_cut(options, seconds) - six results
 function run_cut() {
 	local file what="$1, cut after $2 s" lost=0
 	local -A is
-	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
-	ext4_stale $DISK_MIB
-	ext4_new "$1" -m 0
+	fresh "$1"
 	put "$MNT/rename" $OLD_SEED
 	put "$MNT/truncate" $OLD_SEED
 	sync
@@ -74,12 +104,7 @@ function run_cut() {
 	mv "$MNT/rename.tmp" "$MNT/rename"
 	put "$MNT/truncate" $NEW_SEED
 	sleep "$2"
-	wbdisk_set test cut 1
-	umount_fs "$MNT" 2> /dev/null
-	wbdisk_set test power 0
-	wbdisk_set test power 1
-	loop_until "[ -b $DISK_DEV ]"
-	ext4_mount "$1" || die "cannot mount after the cut"
+	power_cut "$1"
 	for file in new rename truncate fsynced; do
 		is[$file]=$(state "$MNT/$file")
 		[ "${is[$file]}" != stale ] || lost=1
@@ -90,21 +115,100 @@ function run_cut() {
 	check "$what: the file rewritten is whole" one_of "${is[truncate]}" old new
 	check "$what: the new file is whole or empty" one_of "${is[new]}" absent empty new
 	check "$what: no old data" [ "$lost" -eq 0 ]
-	umount_fs "$MNT"
-	check "$what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
-	disk_teardown
+	end "$what"
 }
 
-wb_begin mke2fs e2fsck
+# remount(options)
+function remount() {
+	mount -o "remount,$1" "$MNT" || die "cannot remount with $1"
+}
+
+# io(file, command of xfs_io) - no fsync
+function io() {
+	xfs_io -c "$2" "$1" > "$WB_OUT/xfs_io" 2>&1 && return
+	note_file "$WB_OUT/xfs_io"
+	die "cannot write $1"
+}
+
+# commit() - of the journal, and of no data but what that needs
+function commit() {
+	dd if=/dev/zero of="$MNT/other" bs=4K count=1 conv=fsync status=none || die "cannot write to $MNT"
+}
+
+# no_stale(file) - is there nothing that the disk had before?
+function no_stale() {
+	"$WB_DIR/fs_blocks" verify "$1" $NEW_SEED 0 "$PAGES" 1 > "$WB_OUT/stale" || return
+	note "after the cut: $(stat -c %s "$1") bytes, blocks: $(tr '\n' ' ' < "$WB_OUT/stale")"
+	[ "$(ext4_word "$WB_OUT/stale" stale)" -eq 0 ] && [ "$(ext4_word "$WB_OUT/stale" gap_stale)" -eq 0 ]
+}
+
+# run_opened() - two results
+function run_opened() {
+	local file fd what="opened before a remount with nodelalloc"
+	fresh delalloc
+	file=$MNT/file
+	exec {fd}> "$file"
+	remount nodelalloc
+	io "$file" "pwrite -S 0x31 0 100"
+	io "$file" "pwrite -S 0x31 -b 16k 100 16k"
+	exec {fd}>&-
+	commit
+	power_cut delalloc
+	check "$what: no old data" no_stale "$file"
+	end "$what"
+}
+
+# run_mapped() - two results
+function run_mapped() {
+	local file fd what="delayed by a fault before a remount with nodelalloc"
+	fresh nodelalloc
+	file=$MNT/file
+	exec {fd}> "$file"
+	truncate -s 64K "$file"
+	remount delalloc
+	xfs_io -c "mmap -w 0 64k" -c "mwrite -S 0x31 0 4k" "$file" || die "cannot map $file"
+	remount nodelalloc
+	ext4_falloc "$file" 0 16k || die "cannot fallocate $file"
+	io "$file" "pwrite -S 0x32 -b 16k 0 16k"
+	exec {fd}>&-
+	commit
+	power_cut delalloc
+	no_stale "$file"
+	check "$what: a commit wrote the new data" cmp -s -n 16384 "$file" <(tr '\0' 2 < /dev/zero)
+	end "$what"
+}
+
+# run_replaced() - two results
+function run_replaced() {
+	local file is what="replaced by rename after a remount with dioread_lock"
+	fresh nodelalloc,dioread_nolock
+	file=$MNT/file
+	put "$file" $OLD_SEED
+	sync
+	put "$file.tmp" $NEW_SEED
+	remount nodelalloc,dioread_lock
+	mv "$file.tmp" "$file"
+	commit
+	power_cut delalloc
+	is=$(state "$file")
+	note "$what: $is"
+	check "$what: whole" one_of "$is" old new
+	end "$what"
+}
+
+wb_begin dd cmp mke2fs e2fsck xfs_io
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 3 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
 	done
 done
+run_opened
+run_mapped
+run_replaced
 check_dmesg
 ktap_finished
