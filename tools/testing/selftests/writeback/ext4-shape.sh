@@ -9,6 +9,8 @@
 #		sequence, and the pattern of xfstests generic/422: overwrite, extend,
 #		fallocate and overwrite, O_DIRECT over dirty pages
 #	mount	/proc/mounts tells the option, remounting changes it with dirty files
+#	killed	SIGKILL ends a large write into blocks that fallocate put behind the end
+#		of the file: they stay, with and without dioread_nolock
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
@@ -24,6 +26,8 @@ readonly PIECE_MIB=8 EXTENTS_MORE=2
 readonly BIO_KIB=1024
 # A small file is written back in few pieces, and the last is no full one.
 readonly SMALL_MIB=32 SMALL_BIO_KIB=512
+# A write that takes seconds, for want of memory that may be dirty.
+readonly KILLED_MIB=64 KILLED_MBPS=10 KILLED_DIRTY=$((8 << 20))
 
 opt_add mib 256 '[1-9][0-9]{0,3}' "MiB of the file appended to"
 opt_parse "ext4: extents, requests and st_blocks with nodelalloc,dioread_nolock." "$@"
@@ -141,14 +145,38 @@ function run_mount() {
 	disk_teardown
 }
 
+# run_killed(options) - one result
+function run_killed() {
+	local file before after size pid
+	disk_raw fifo capacity_mib=$DISK_MIB link_mbps=$KILLED_MBPS
+	ext4_new "$1"
+	if ! { set_dirty background_bytes $((KILLED_DIRTY / 2)) && set_dirty bytes "$KILLED_DIRTY"; }; then
+		die "cannot set vm.dirty_*"
+	fi
+	file=$MNT/file
+	ext4_falloc "$file" 0 "${KILLED_MIB}m" || die "cannot fallocate $file"
+	before=$(st_blocks "$file")
+	dd if=/dev/zero of="$file" bs="${KILLED_MIB}M" count=1 conv=notrunc status=none &
+	pid=$!
+	loop_until "[ -s $file ]"
+	{ kill -KILL "$pid" && wait "$pid"; } 2> /dev/null
+	after=$(st_blocks "$file") size=$(stat -c %s "$file")
+	note "$1: killed at $size bytes: $before sectors, then $after"
+	check "killed, $1: what fallocate allocated stays" \
+		holds "$size < $KILLED_MIB * 1048576 && $after >= $before"
+	disk_teardown
+}
+
 wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
 need_wbdisk
 ext4_need endio_splits "this kernel's ext4 does not count splits"
-ktap_set_plan $((3 * 4 + 8 + 7 + 1))
+ktap_set_plan $((3 * 4 + 8 + 7 + 2 + 1))
 run_append 1M "${OPT[mib]}" 1M
 run_append 4K "$SMALL_MIB" 4K
 run_append 1K_blocks "$SMALL_MIB" 1M -b 1024
 run_blocks
 run_mount
+run_killed nodelalloc
+run_killed "$OPTIONS"
 check_dmesg
 ktap_finished
