@@ -400,7 +400,7 @@ _CASES = (
         "none: tests vm.dirty_drain_ms; without it, it measures what it can",
         (
             Axis("part", "all", "one part, or all",
-                 ("all", "knobs", "off", "stick", "step", "beside", "quiet", "extents", "groups")),
+                 ("all", "knobs", "off", "stick", "step", "lower", "beside", "quiet", "extents", "groups")),
             _FS,
             Axis("mib", "2048", "written to the stick", (), 10, 99_999, "MiB"),
         ),
