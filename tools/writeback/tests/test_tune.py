@@ -98,6 +98,35 @@ def test_broken_measurement(fake: FakeMachine, tmp_path: Path, m: Path, text: st
     assert "not a measurement" in capsys.readouterr().err
 
 
+def test_no_measurement(fake: FakeMachine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(fake, tmp_path, tmp_path / "nosuch.json") == 2
+    assert capsys.readouterr().err == f"wb: --measured {tmp_path}/nosuch.json: No such file or directory\n"
+
+
+def test_where_to_save_is_known_to_be_writable_before_the_measurement(
+    fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wblib.tune.measure", interrupted)
+    words = ["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--save"]
+    assert main([*words, f"{tmp_path}/no/m.json"]) == 2
+    assert capsys.readouterr().err == f"wb: --save {tmp_path}/no/m.json: No such file or directory\n"
+    (tmp_path / "old.json").write_text("old")
+    for name in ("old.json", "new.json"):
+        assert main([*words, str(tmp_path / name)]) == 130
+    assert (tmp_path / "old.json").read_text() == "old"
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_save(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(fake, tmp_path, m, "--save", str(tmp_path / "copy.json")) == 0
+    assert json.loads((tmp_path / "copy.json").read_text()) == measured().to_json()
+    assert tune(fake, tmp_path, m, "--save", "/dev/full") == 1
+    assert capsys.readouterr().err == "wb: --save /dev/full: No space left on device\n"
+
+
 def test_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert main(["tune", "--undo"]) == 1

@@ -69,7 +69,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def load_measured(path: Path) -> Measured:
-    """A measurement that --save wrote; WbError when it is none."""
+    """A measurement that --save wrote; WbError (code 2) when it is none."""
     try:
         data = json.loads(path.read_text())
         found = Measured(**data)
@@ -80,9 +80,29 @@ def load_measured(path: Path) -> Measured:
                 raise ValueError(f"{name} is not a number it can have")
         if found.write_mbps <= 0 or found.mib < 1:
             raise ValueError("no rate")
+    except OSError as exc:
+        raise WbError(f"--measured {path}: {exc.strerror}", 2) from exc
     except (ValueError, TypeError, RecursionError) as exc:
         raise WbError(f"{path}: not a measurement of 'wb tune --save' ({exc})", 2) from exc
     return found
+
+
+def _check_save(path: Path) -> None:
+    """WbError (code 2) if ``path`` cannot be written; leaves it as it is."""
+    try:
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as exc:
+        raise WbError(f"--save {path}: {exc.strerror}", 2) from exc
+
+
+def _save(path: Path, measured: Measured) -> None:
+    try:
+        path.write_text(json.dumps(measured.to_json(), indent=1) + "\n")
+    except OSError as exc:
+        raise WbError(f"--save {path}: {exc.strerror}") from exc
 
 
 def _wrapped(head: str, text: str) -> str:
@@ -148,6 +168,8 @@ def run(args: argparse.Namespace) -> int:
         _need_root(machine)
     directory = tune_facts.check_directory(args.dir)
     facts = tune_facts.read(machine, str(directory), args.dev)
+    if args.save:
+        _check_save(Path(args.save))
     if args.measured:
         measured = load_measured(Path(args.measured))
     else:
@@ -157,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
     if args.save:
-        Path(args.save).write_text(json.dumps(measured.to_json(), indent=1) + "\n")
+        _save(Path(args.save), measured)
     advice = tune_rules.recommend(facts, measured, args.goal, args.hold_seconds)
     clash = tune_profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
     out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
