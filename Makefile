@@ -8,11 +8,14 @@ CASE ?= read-latency
 SUITE ?= reference
 SEEDS ?= 3
 CONFIG ?= slim
+# Where wb and install-deps write, unless the environment says otherwise.
+WB_RESULTS ?= results
+WB_BUILD ?= build
 export BASE
 
 help: ## this list
 	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=/path/to/tree-or-tarball]'
-	@sed -n 's/^\([a-z-]*\):.*## /  \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps ## replay the four incidents and print them beside the published figures (25 min fresh, then 5)
 	$(WB) demo
@@ -66,10 +69,10 @@ unit: deps ## host-side pytest
 	$(WB) check --tier unit
 
 clean: ## remove results; kernels and downloads stay
-	rm -rf results
+	rm -rf -- '$(WB_RESULTS)'
 
 distclean: clean ## remove everything generated
-	rm -rf build
+	rm -rf -- '$(WB_BUILD)'
 
 .PHONY: help demo check stress report deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
 .DEFAULT_GOAL := help
