@@ -3,6 +3,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from fake_checkout import LINES, Checkout, linux
 
 from wblib import base
 from wblib.errors import WbError
+from wblib.paths import TOOLS
 
 
 @pytest.fixture
@@ -123,3 +126,24 @@ def test_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     error = checkout.wb("build", ok=False, base=linux(tmp_path / "old", "5.10"))
     assert "old is Linux 5.10.117" in error
     assert "6.12" in error
+
+
+def test_without_package_lists_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
+    tools = tmp_path / "tools/writeback"
+    tools.mkdir(parents=True)
+    for name in ("base", "requirements.txt"):
+        shutil.copy(TOOLS / name, tools)
+    script = tools / "install-deps"
+    # Whatever this machine has installed.
+    script.write_text((TOOLS / "install-deps").read_text().replace("/usr/src/", f"{tmp_path}/"))
+    for name, code in (("apt-cache", 100), ("apt-get", 0), ("dpkg-query", 0), ("sudo", 0)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {k: v for k, v in os.environ.items() if k not in ("BASE", "WB_BUILD")}
+    done = subprocess.run(["bash", script, "--dry-run"], env=env | {"PATH": f"{tmp_path}:{env['PATH']}"},
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    package = base.pins()["BASE_PACKAGE"]
+    assert f"{package} is not in the package lists here; after the update: {base.pins()['BASE_VERSION']}" in done.stdout
+    assert re.search(rf"^\+ .*apt-get install .* {package} ", done.stdout, re.MULTILINE)
+    assert not (tmp_path / "build").exists()
