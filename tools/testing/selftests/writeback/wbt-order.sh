@@ -4,6 +4,7 @@
 # Whom writeback throttling by bytes (wbt_policy) lets pass:
 #	sync	a small write that someone waits for passes what is held back
 #	fair	the background goes on beside such writes
+#	small	also if they are small, and so many as there is always room for
 #	turns	neither writes nor reads that are always there starve
 #	direct	O_DIRECT writes are not held back, nor split
 #	swap	nor is swap held back
@@ -20,6 +21,9 @@
 readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
 readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
+# As many as fit into what a slow disk's limit leaves to small writes: two requests of
+# 64 KiB, and a quarter.
+readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=131072 SMALL_MS=600 SMALL_GAP_MS=100
 # 4 KiB at 100 MB/s take 41 us: 24400 IOPS; the CPU could do three times as many.
 readonly CROWD=20 CROWD_MBPS=100 CROWD_MIB=160 CROWD_S=.6
 readonly CROWD_READS=0.6 CROWD_WRITES=0.25	# of what each does alone
@@ -160,6 +164,57 @@ function test_fair() {
 	disk_teardown
 }
 
+# longest_gap(flags) - time in which no write request with such flags was issued but
+# others were, ms
+function longest_gap() {
+	events | awk -v rwbs="$1" '
+		$1 != "block_rq_issue" { next }
+		!since { since = $2 }
+		$2 - since > gap { gap = $2 - since }
+		$5 == rwbs { since = $2 }
+		END { printf "%.1f\n", gap * 1000 }'
+}
+
+# small_limit() - is there no room for more than the small writes?
+function small_limit() {
+	[ "$(bytes_get "$DISK_NAME" limit)" = "$SMALL_LIMIT" ]
+}
+
+# The background beside small writes none of which is ever held back.
+function test_small() {
+	local i mbps gap syncs
+	fresh fifo xfs none "" write_cache=0
+	for ((i = 0; i < SMALL_TASKS; i++)); do
+		lay_out "small.$i.0" 1	# as fio names them
+	done
+	slow_down
+	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
+		--name=small --directory="$MNT" --size=1m --rw=write --bs="${SMALL_KIB}k" \
+		--overwrite=1 --fdatasync=1 --numjobs="$SMALL_TASKS"
+	READERS_PID=$STARTED
+	# Until the kernel has forgotten how fast the disk was.
+	loop_until small_limit ||
+		die "the limit stays at $(bytes_get "$DISK_NAME" limit)"
+	backlog_start
+	sleep .1
+	trace_clear
+	sleep "$(calc "$SMALL_MS / 1e3")"
+	mbps=$(calc "$(issued W) / $SMALL_MS / 1e3")
+	gap=$(longest_gap W)
+	syncs=$(events | grep -c '^block_rq_issue.* WS ')
+	check "small: the backlog outlasts the measurement" backlog_there
+	readers_stop
+	metric bytes_beside_small_mbps "$mbps" MB/s
+	metric bytes_beside_small_gap_max "$gap" ms
+	metric bytes_small_syncs "$syncs" requests
+	check "small: $SMALL_TASKS tasks that sync $SMALL_KIB KiB leave the background an eighth" \
+		holds "$mbps >= $SLOW_MBPS / 8 && $syncs > 10 * $SMALL_TASKS"
+	check "small: and never keep it out for $SMALL_GAP_MS ms" holds "$gap < $SMALL_GAP_MS"
+	backlog_wait
+	sync
+	disk_teardown
+}
+
 # crowd_rates() - in READS and BYTES, reads and bytes written in $CROWD_S
 function crowd_rates() {
 	local reads bytes
@@ -289,7 +344,7 @@ function swap_off() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-order mkswap
-ktap_set_plan 24
+ktap_set_plan 27
 # The flusher stays out of it: tasks write, and know what.
 set_dirty background_ratio 50
 set_dirty ratio 60
@@ -298,6 +353,7 @@ test_sync none
 test_sync mq-deadline
 test_sync mq-deadline rt
 test_fair
+test_small
 test_turns
 test_direct
 test_swap
