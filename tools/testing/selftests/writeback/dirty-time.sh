@@ -284,8 +284,10 @@ function test_lower() {
 	# Background writeback begins where the limit is: the steepest control line.
 	set_limits bytes $((400 * MIB - PAGE)) $((400 * MIB))
 	limit "$LOWER_MS"
-	write_file 40 "$MNT/file"
+	write_file 40 "$MNT/first"
 	sync
+	# The last look at it is 200 ms after that.
+	sleep 1
 	limit 0
 	write_file "$LOWER_MIB" "$MNT/file"
 	# What the kernel saw of the limit is old.
