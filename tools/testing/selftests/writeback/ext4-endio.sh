@@ -10,6 +10,7 @@
 #	convert	the data is on the disk, but its extent cannot be marked as written
 #		for lack of a block: a fallocate merged with it during the I/O
 #	ioerror	the disk refuses the data of unwritten blocks
+#	remount	with nodelalloc while blocks are delayed: i_blocks counts them
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
@@ -26,6 +27,7 @@ readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
 # Longer than the test needs; ended by hand.
 readonly STALL_MS=60000
 readonly IOERROR_PAGES=64
+readonly REMOUNT_MIB=4
 
 opt_parse "ext4: no loss without an error, no stale data, when writeback fails at its end." "$@"
 
@@ -127,10 +129,23 @@ function run_ioerror() {
 	disk_teardown
 }
 
+# run_remount() - two results
+function run_remount() {
+	fresh delalloc || die "no file system"
+	dd if=/dev/zero of="$MNT/file" bs=1M count="$REMOUNT_MIB" status=none
+	mount -o remount,nodelalloc "$MNT" || die "cannot remount"
+	sync "$MNT/file"
+	check "remount: st_blocks has what was delayed" \
+		[ "$(stat -c %b "$MNT/file")" -ge $((REMOUNT_MIB * 2048)) ]
+	umount_fs "$MNT"
+	check "remount: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
 wb_begin awk dd fallocate filefrag mke2fs e2fsck xfs_io
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
-ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 1))
+ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	run_nospace "$options"
 done
@@ -138,5 +153,6 @@ run_convert
 for options in "${EXT4_MOUNTS[@]}"; do
 	run_ioerror "$options"
 done
+run_remount
 check_dmesg
 ktap_finished
