@@ -24,6 +24,8 @@ TREE = BUILD / "tree"
 # What a build adds to a source tree; never part of its content.
 ADDED = (*(f"out-{flavour}" for flavour in kconfig.FLAVOURS), "out-deb-slim", "out-deb-other",
          "tools/testing/selftests/writeback")
+# checkpatch's cache, at the top of a tree that is no git repository.
+CHECKPATCH_CACHE = ".checkpatch-camelcase."
 REPLAY = base.SRC / "replay"
 VARIANTS = ("stock", "patched", "tree", "replay")
 
@@ -128,7 +130,7 @@ def _content(origin: base.Base, patchset: str, files: list[Path], memo: Path) ->
 
 def excluded() -> str:
     """What is never a source file of a tree, as lines of a .gitignore."""
-    return "".join(f"/{name}\n" for name in (*ADDED, base.STAMP))
+    return "".join(f"/{name}\n" for name in (*ADDED, base.STAMP, f"{CHECKPATCH_CACHE}*"))
 
 
 def untracked(tree: Path) -> list[str]:
@@ -190,7 +192,8 @@ def clone(stock: Path, dest: Path, *, link: bool = True) -> None:
     try:
         mode = ["-al"] if link else ["-a", "--reflink=auto"]
         skip = {base.STAMP, *ADDED}
-        run(["cp", *mode, "-t", new, *[p for p in sorted(stock.iterdir()) if p.name not in skip]],
+        run(["cp", *mode, "-t", new, *[p for p in sorted(stock.iterdir())
+                                       if p.name not in skip and not p.name.startswith(CHECKPATCH_CACHE)]],
             what=f"copying the source to {dest.name}")
         for name in ADDED:
             base.remove(new / name)
