@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import Checkout
 
-from wblib import kconfig
+from wblib import kconfig, sources
 from wblib.errors import WbError
 
 MAKEFILE = """\
@@ -198,3 +198,12 @@ def test_options_without_effect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flavour", kconfig.FLAVOURS)
 def test_fragments_keep_software_crc32c(flavour: str) -> None:
     assert "# CONFIG_CRYPTO_CRC32C_INTEL is not set" in kconfig.fragments(flavour).splitlines()
+
+
+def test_checkpatchs_cache_is_not_cloned(tmp_path: Path) -> None:
+    stock = tmp_path / "stock"
+    stock.mkdir()
+    (stock / "Makefile").touch()
+    (stock / f"{sources.CHECKPATCH_CACHE}date.202611141256").touch()
+    sources.clone(stock, tmp_path / "new", link=False)
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["Makefile"]
