@@ -56,12 +56,18 @@ def test_too_slow_says_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def _signals_as_in_a_terminal() -> None:
+    """Whatever these tests were started from ignores: nohup, a shell's background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     """A signal in the middle of it leaves no file."""
     proc = subprocess.Popen([sys.executable, str(TOOLS / "wb"), "tune", str(tmp_path), "--max-mib", "256",
                              "--max-seconds", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+                            preexec_fn=_signals_as_in_a_terminal)
     end = time.monotonic() + 30
     while not list(tmp_path.iterdir()) and proc.poll() is None and time.monotonic() < end:
         time.sleep(0.005)
