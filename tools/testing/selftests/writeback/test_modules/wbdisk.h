@@ -161,7 +161,8 @@ int wbd_configfs_register(void);
 void wbd_configfs_unregister(void);
 
 /* wbdisk_faults.c */
-enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev, const struct wbd_cmd *cmd);
+enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev,
+				    const struct wbd_cmd *cmd, u32 bytes);
 int wbd_fault_parse_range(struct wbd_fault *fault, const char *text);
 int wbd_fault_parse_nth(struct wbd_fault *fault, const char *text);
 ssize_t wbd_fault_show(const struct wbd_fault *fault, char *page, bool range);

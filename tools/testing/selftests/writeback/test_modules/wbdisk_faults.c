@@ -27,16 +27,18 @@ static bool op_matches(const struct wbd_fault *fault, const struct wbd_cmd *cmd)
  * wbd_fault_match() - is this a command to fail?
  * @dev: locked
  * @cmd: a command that arrives; counted if it matches fail_nth
+ * @bytes: of the range it is for, 0 for a flush
  *
  * Return: how it fails.
  */
-enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev, const struct wbd_cmd *cmd)
+enum wbd_fault_kind wbd_fault_match(struct wbd_dev *dev,
+				    const struct wbd_cmd *cmd, u32 bytes)
 {
 	struct wbd_fault *nth = &dev->fail_nth;
 	struct wbd_fault *range = &dev->fail_range;
 	enum wbd_fault_kind kind;
 	/* A flush has no place: it counts as the first sector. */
-	u64 end = cmd->sector + max(cmd->bytes >> 9, 1);
+	u64 end = cmd->sector + max(bytes >> SECTOR_SHIFT, 1U);
 
 	if (op_matches(nth, cmd) && !--nth->nth) {
 		kind = nth->kind;

@@ -361,7 +361,8 @@ static void hdd_linked(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
 	if (cmd->op == WBD_WRITE) {
 		cache_write(sim, cmd, t);
 	} else {
-		cmd->log_end = hdd->log;
+		/* As behind a write that waits for a flush. */
+		cmd->log_end = hdd->log + !!sim->cfg->lazy_cache;
 		wbd_sim_finish(sim, cmd, t);
 	}
 }

@@ -193,6 +193,19 @@ static void lazy_cache_writes_only_when_told(struct kunit *test)
 	KUNIT_EXPECT_GE(test, wbd_sim_retired(&t->sim), write->log_end);
 }
 
+/* Nor are zeroes on the medium before, even if nothing else is cached. */
+static void lazy_zeroes_wait_for_a_flush(struct kunit *test)
+{
+	struct wbd_test *t = test->priv;
+	struct wbd_cmd *zeroes;
+
+	t->cfg.lazy_cache = 1;
+	wbd_test_power(test);
+	zeroes = wbd_send(test, WBD_ZEROES, 0, 0, 0);
+	wbd_run(test);
+	KUNIT_EXPECT_LT(test, wbd_sim_retired(&t->sim), zeroes->log_end);
+}
+
 static void lazy_fua_leaves_older_data(struct kunit *test)
 {
 	struct wbd_test *t = test->priv;
@@ -257,6 +270,7 @@ static struct kunit_case wbd_flash_cases[] = {
 	KUNIT_CASE(write_larger_than_the_buffer),
 	KUNIT_CASE(flush_waits_for_all_programs),
 	KUNIT_CASE(lazy_cache_writes_only_when_told),
+	KUNIT_CASE(lazy_zeroes_wait_for_a_flush),
 	KUNIT_CASE(lazy_fua_leaves_older_data),
 	KUNIT_CASE(many_small_fua_writes),
 	KUNIT_CASE(lazy_cache_makes_room),

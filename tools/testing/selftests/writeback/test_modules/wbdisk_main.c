@@ -132,8 +132,6 @@ no_sim:
  */
 void wbd_power_off(struct wbd_dev *dev)
 {
-	unsigned long flags;
-
 	wbd_leave(dev);
 	del_gendisk(dev->disk);
 	hrtimer_cancel(&dev->timer);
@@ -143,10 +141,9 @@ void wbd_power_off(struct wbd_dev *dev)
 	put_disk(dev->disk);
 	blk_mq_free_tag_set(&dev->tag_set);
 	dev->disk = NULL;
-	spin_lock_irqsave(&dev->lock, flags);
+	/* Not under the lock, it may sleep; who settles holds config_lock. */
 	wbd_sim_destroy(&dev->sim);
 	dev->sim.ops = NULL;
-	spin_unlock_irqrestore(&dev->lock, flags);
 }
 
 static int __init wbd_init(void)

@@ -250,7 +250,7 @@ static bool enter(struct wbd_dev *dev, struct wbd_rq *wrq)
 		wrq->status = BLK_STS_IOERR;
 		return false;
 	}
-	switch (wbd_fault_match(dev, cmd)) {
+	switch (wbd_fault_match(dev, cmd, blk_rq_bytes(blk_mq_rq_from_pdu(wrq)))) {
 	case WBD_FAULT_NONE:
 		break;
 	case WBD_FAULT_EIO:

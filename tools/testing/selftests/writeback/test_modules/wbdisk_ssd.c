@@ -310,8 +310,12 @@ static void ssd_linked(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
 	if (cmd->op == WBD_WRITE) {
 		ssd_written(sim, cmd, t);
 	} else {
-		/* A discard takes its place behind the writes before it. */
-		cmd->log_end = ssd->tail + !!ssd->open;
+		/*
+		 * A discard takes its place behind the writes before it, and
+		 * like them waits for a flush if the cache is lazy.
+		 */
+		cmd->log_end = ssd->tail +
+			       (ssd->open || sim->cfg->lazy_cache);
 		wbd_sim_finish(sim, cmd, t);
 	}
 }
