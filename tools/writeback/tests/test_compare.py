@@ -151,6 +151,12 @@ def test_fail_on_regression(tree: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "regression: read-latency read_p99_95 +1450.0%" in capsys.readouterr().err
 
 
+def test_more_than_nothing_is_a_regression_of_any_percentage() -> None:
+    good, bad = ([make(s, endio_lost_dio=lost) for s in (1, 2)] for lost in (0, 57))
+    assert compare.regressions(compare.compare_all(good, bad)[0], 1e6) == ["read-latency endio_lost_dio 0 -> 57"]
+    assert compare.regressions(compare.compare_all(bad, good)[0], 0) == []
+
+
 def test_the_latest_build_is_taken(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tree / "stock-cccccccc" / "result.json"
     results.write(make(1, key="cccccccc", read_max=1), path)

@@ -383,9 +383,11 @@ def compare_all(a: Sequence[Result], b: Sequence[Result]) -> tuple[list[Comparis
 
 
 def regressions(comparisons: Iterable[Comparison], percent: float) -> list[str]:
-    """Metrics that are worse by more than ``percent``, beyond their spread."""
-    return [f"{c.case} {r.metric} {r.delta_pct:+.1f}%" for c in comparisons for r in c.rows
-            if r.verdict == "worse" and r.delta_pct is not None and abs(r.delta_pct) > percent]
+    """Metrics that are worse by more than ``percent``, beyond their spread; of 0, anything is more."""
+    return [f"{c.case} {r.metric} " + (f"{r.delta_pct:+.1f}%" if r.delta_pct is not None
+                                       else f"0 -> {number(r.b.median if r.b else None)}")
+            for c in comparisons for r in c.rows
+            if r.verdict == "worse" and (r.delta_pct is None or abs(r.delta_pct) > percent)]
 
 
 def run(args: argparse.Namespace) -> int:
