@@ -24,6 +24,7 @@ bzImage:
 	echo built >> $(O)/../../../count
 	test ! -e mm/broken.c || { echo "../mm/broken.c:3:1: error: it is broken"; exit 1; }
 	mkdir -p $(O)/arch/x86/boot $(O)/include/config
+	if [ -e late.c ]; then mv late.c mm/page-writeback.c; fi
 	cat mm/page-writeback.c > $(O)/arch/x86/boot/bzImage
 	echo 6.12.117 > $(O)/include/config/kernel.release
 	test -z "$(K)$(LOCALVERSION)" && test "$$KBUILD_BUILD_USER" = wb
@@ -97,6 +98,14 @@ def test_patched_and_tree_with_the_same_content_build_once(checkout: Checkout) -
     assert Path(built(checkout, "--kernel", "tree")["kernel"]).read_text() == "not committed\n"
     assert built(checkout) == stock
     assert checkout.git("status", "--porcelain").split() == ["M", "mm/page-writeback.c"], "a build is no work"
+
+
+def test_a_tree_that_changes_while_it_is_built_is_not_kept(checkout: Checkout) -> None:
+    checkout.wb("series", "tree")
+    (checkout.tree / "late.c").write_text("edited during the build\n")
+    assert "the tree changed while it was built: run it again" in checkout.wb("build", "--kernel", "tree", ok=False)
+    assert not (checkout.top / "build/kernels").exists()
+    assert Path(built(checkout, "--kernel", "tree")["kernel"]).read_text() == "edited during the build\n"
 
 
 def test_message_of_a_patch_is_no_new_kernel(checkout: Checkout) -> None:

@@ -102,7 +102,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     """
     what = sources.describe(variant)
     wanted = kconfig.fragments(flavour, series=what.series)
-    key = sha256_text("\n".join([what.base.ident, what.content, wanted, compiler(), str(RECIPE)]))
+    key = _key(what, wanted)
     products = BUILD / "kernels" / key[:12]
     out = what.tree / f"out-{flavour}"
     if not (products / "meta.json").exists():
@@ -115,6 +115,17 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
         raise WbError(f"{products / 'meta.json'} is damaged: remove {products} to build that kernel again") from exc
     config = products / "config"
     return Kernel(variant, key, release, products / "bzImage", config, out, sha256_file(config), what.patchset, flavour)
+
+
+def _key(what: sources.Source, wanted: str) -> str:
+    """Hash of everything that goes into a kernel."""
+    return sha256_text("\n".join([what.base.ident, what.content, wanted, compiler(), str(RECIPE)]))
+
+
+def _check_unchanged(what: sources.Source) -> None:
+    """WbError when the source is no longer ``what``: its key would name another kernel."""
+    if sources.describe(what.variant).content != what.content:
+        raise WbError("the tree changed while it was built: run it again")
 
 
 def make(tree: Path, out: Path, *args: str) -> list[str]:
@@ -160,6 +171,7 @@ def configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
 
 def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: int) -> None:
     """Build and keep the products; build/kernels/KEY appears complete or not at all."""
+    _check_unchanged(what)  # the caller may have waited for the lock
     tree = sources.prepare(what)
     out = tree / f"out-{flavour}"
     base.need_space(out, NEED_GIB[flavour], f"building the {flavour} kernel")
@@ -172,6 +184,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     configure(tree, out, wanted, log)
     compile_in(make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), log,
                f"building the {what.variant} kernel")
+    _check_unchanged(what)
     release = (out / "include/config/kernel.release").read_text().strip()
     products = BUILD / "kernels" / key[:12]
     new = products.with_suffix(".new")
@@ -193,12 +206,14 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
 
 def _objects(kernel: Kernel) -> None:
     """Make sure kernel.kdir holds this kernel's objects: a later build may have replaced them."""
-    stamp = kernel.kdir / "wb-key"
-    if stamp.is_file() and stamp.read_text() == kernel.key:
-        sources.prepare(sources.describe(kernel.name))
-        return
     what = sources.describe(kernel.name)
     wanted = kconfig.fragments(kernel.flavour, series=what.series)
+    if _key(what, wanted) != kernel.key:
+        raise WbError("the tree changed while it was built: run it again")
+    stamp = kernel.kdir / "wb-key"
+    if stamp.is_file() and stamp.read_text() == kernel.key:
+        sources.prepare(what)
+        return
     _compile(what, kernel.flavour, wanted, kernel.key, 0)
 
 
