@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import check, runner, stress, suites
+from wblib import check, qemu, runner, stress, suites
 from wblib.errors import WbError
 from wblib.suites import Job
 
@@ -53,3 +53,22 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
     assert not said["stock, left out"] & there
     possible = {j.case for j in suites.jobs(suites.suite("cases").cells, ["stock"], [1])}
     assert {j.case for j in ran if j.kernel == "stock"} | set().union(*said.values()) == possible
+
+
+@pytest.mark.parametrize("depends", [True, False])
+def test_another_seed_must_change_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, depends: bool,
+) -> None:
+    def run(seed: int, place: Path, **_: object) -> qemu.Outcome:
+        (place / "data").mkdir(parents=True)
+        (place / "data/dmesg").write_text(f"Command line: --seed={seed}")
+        value = seed if depends else 1
+        return qemu.Outcome(0, f"TAP version 13\n1..1\n# read_p99: {value} us\nok 1 works\n", 1.0)
+
+    monkeypatch.setattr(check, "BUILD", tmp_path)
+    monkeypatch.setattr(runner, "prepare", lambda *_: None)
+    monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
+    monkeypatch.setattr(qemu, "run", run)
+    same, other = check.determinism(1)
+    assert not same.problem
+    assert bool(other.problem) != depends
