@@ -116,6 +116,19 @@ def test_refused_value_puts_everything_back(kernel: Kernel) -> None:
     assert not (kernel.root / BACKUP.lstrip("/")).exists()
 
 
+def test_refused_value_keeps_what_was_applied_before(kernel: Kernel) -> None:
+    first = kernel.everything()
+    apply(kernel, "unplug", 20.0)
+    second = kernel.everything()
+    kernel.refuse = "max_sectors_kb"
+    with pytest.raises(WbError, match=r"max_sectors_kb: Invalid argument; every value is as it was"):
+        apply(kernel, "read-latency")
+    assert kernel.everything() == second
+    kernel.refuse = ""
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == first
+
+
 def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
     apply(kernel, "unplug", 20.0)
     for name in ("max_bytes", "max_ratio_fine", "strict_limit", "max_ratio"):

@@ -159,24 +159,28 @@ def udev_text(facts: Facts, changes: Sequence[Advice]) -> str:
 def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]:
     """Set what ``advice`` changes, for now and for the next boot; returns what was done, one line each.
 
-    When the kernel refuses a value, everything is put back and WbError raised.
+    When the kernel refuses a value, everything is put back as it was before this
+    call, which may be after an earlier one, and WbError raised.
     """
     changes = [a for a in advice if a.value is not None]
     if not changes:
         return ["nothing to change"]
     old = load_backup(machine)
-    backup = old or Backup()
+    backup = load_backup(machine) or Backup()
+    now = Backup()
     known = {f for f, _ in backup.values} | {f.replace("ratio", "bytes") for f, _ in backup.values if f.startswith(VM)}
     if any(f.endswith("max_ratio_fine") for f, _ in backup.values):
         known |= {f.replace("max_ratio_fine", "max_bytes") for f, _ in backup.values}
     for a in changes:
+        now.values.append(_before(machine, a, facts.bdi))
         if a.file not in known:
-            backup.values.append(_before(machine, a, facts.bdi))
+            backup.values.append(now.values[-1])
     texts = {SYSCTL_FILE: sysctl_text(changes), UDEV_FILE: udev_text(facts, changes)}
     for file, text in texts.items():
-        if text and file not in backup.files:
-            backup.files[file] = _content(machine, file)
-    _replace(machine.path(BACKUP), json.dumps(backup.to_json(), indent=1) + "\n")
+        if text:
+            now.files[file] = _content(machine, file)
+    backup.files = now.files | backup.files
+    _keep(machine, backup)
     done = []
     try:
         for a in changes:
@@ -191,12 +195,22 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in texts[UDEV_FILE]:
             done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
     except BaseException as exc:
-        problems = undo(machine)[1]
+        problems = _put_back(machine, now)[1]
+        if not problems:
+            _keep(machine, old)
         why = "; not restored: " + ", ".join(problems) if problems else "; every value is as it was"
         if isinstance(exc, OSError):
             raise WbError(f"{exc.filename}: {exc.strerror or exc}{why}") from exc
         raise
     return done
+
+
+def _keep(machine: Machine, backup: Backup | None) -> None:
+    """Make ``backup`` the one on this machine; None: there is nothing to undo."""
+    if backup is None:
+        machine.path(BACKUP).unlink(missing_ok=True)
+    else:
+        _replace(machine.path(BACKUP), json.dumps(backup.to_json(), indent=1) + "\n")
 
 
 def _content(machine: Machine, file: str) -> str | None:
@@ -224,6 +238,14 @@ def undo(machine: Machine) -> tuple[list[str], list[str]]:
     backup = load_backup(machine)
     if backup is None:
         raise WbError(f"no {BACKUP}: nothing was applied, or it was undone")
+    done, failed = _put_back(machine, backup)
+    if not failed:
+        _keep(machine, None)
+    return done, failed
+
+
+def _put_back(machine: Machine, backup: Backup) -> tuple[list[str], list[str]]:
+    """What ``undo`` does, without the backup's file."""
     done, failed = [], []
     for file, value in reversed(backup.values):
         _try_restore(machine, file, value)
@@ -245,6 +267,4 @@ def undo(machine: Machine) -> tuple[list[str], list[str]]:
                 done.append(f"{file}: as before")
         except OSError as exc:
             failed.append(f"{file} ({exc.strerror})")
-    if not failed:
-        machine.path(BACKUP).unlink(missing_ok=True)
     return done, failed
