@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_machine import PART, FakeMachine, measured
 
-from wblib import tune_apply, tune_facts, tune_rules
+from wblib import tune_apply, tune_facts, tune_persist, tune_rules
 from wblib.errors import WbError
 from wblib.tune_apply import BACKUP
 from wblib.tune_profiles import SYSCTL_FILE, UDEV_FILE
@@ -78,7 +78,33 @@ def test_what_is_written(kernel: Kernel) -> None:
                          'ATTR{queue/max_sectors_kb}="128"')
     assert not (kernel.root / SYSCTL_FILE.lstrip("/")).exists()
     apply(kernel, "database", 50.0)
-    assert "vm.dirty_background_bytes = 49283072\n" in kernel.read(SYSCTL_FILE)
+    sysctl = kernel.read(SYSCTL_FILE)
+    assert "vm.dirty_background_bytes = 49283072\n" in sysctl
+    # What the first call set is for the next boot still.
+    assert 'ATTR{queue/scheduler}="none", ATTR{queue/max_sectors_kb}="128"' in kernel.read(UDEV_FILE)
+    apply(kernel, "unplug", 20.0)
+    assert kernel.read(SYSCTL_FILE) == sysctl
+    assert len(kernel.read(UDEV_FILE).splitlines()) == len(rules)
+    assert kernel.read(UDEV_FILE).splitlines()[-1].startswith(rules[-1] + ", ATTR{bdi/max_bytes}=")
+
+
+def test_the_later_value_of_a_key_is_the_one_of_the_next_boot(kernel: Kernel) -> None:
+    apply(kernel, "database", 50.0)
+    apply(kernel, "throughput")
+    apply(kernel, "database", 20.0)
+    for name in ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio"):
+        said = [x.split(" = ")[1] for x in kernel.read(SYSCTL_FILE).splitlines() if x.startswith(f"vm.{name} = ")]
+        assert said in ([], [kernel.read(f"/proc/sys/vm/{name}").strip()])
+    facts = tune_facts.read(kernel.machine, "/srv", PART)
+    two = [tune_rules.Advice(f"vm.{name}", "", "", "1", name) for name in ("dirty_bytes", "dirty_expire_centisecs")]
+    text = tune_persist.sysctl_text([tune_rules.Advice("vm.dirty_ratio", "", "", "5", "why")],
+                                    tune_persist.sysctl_text(two))
+    assert text == tune_persist.HEAD + "# dirty_expire_centisecs\nvm.dirty_expire_centisecs = 1\n" \
+                                       "# why\nvm.dirty_ratio = 5\n"
+    rules = ""
+    for key, value in (("wbt_lat_usec", "1"), ("scheduler", "bfq"), ("wbt_lat_usec", "2")):
+        rules = tune_persist.udev_text(facts, [tune_rules.Advice(f"queue.sda.{key}", "", "", value, "")], rules)
+    assert rules.endswith('=="Model_3_S1234", ATTR{queue/scheduler}="bfq", ATTR{queue/wbt_lat_usec}="2"\n')
 
 
 def test_twice_keeps_the_first_backup(kernel: Kernel) -> None:

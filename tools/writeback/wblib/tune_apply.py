@@ -16,13 +16,13 @@ from typing import Any
 
 from .errors import WbError
 from .tune_facts import VM, Bdi, Facts
+from .tune_persist import sysctl_text, udev_text
 from .tune_profiles import SYSCTL_FILE, UDEV_FILE
 from .tune_rules import Advice
 from .watch_read import Machine
 
 BACKUP = "/var/lib/calm-writeback/tune-backup.json"
 VERSION = 1
-HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
 # What a value in a backup may be: nothing there is ever run, only written to these files.
 _FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/[a-z_]+|/sys/class/bdi/[^/]+/[a-z_]+")
 
@@ -116,44 +116,6 @@ def _matches(machine: Machine, file: str, value: str) -> bool:
     return now_text is not None and now_text.strip() == value
 
 
-# ---- files for the next boot -----------------------------------------------------
-
-def sysctl_text(changes: Sequence[Advice]) -> str:
-    """The sysctl.d file; empty when no sysctl is changed."""
-    lines = [f"# {a.reason}\n{a.key} = {a.value}\n" for a in changes if a.key.startswith("vm.")]
-    return HEAD + "".join(lines) if lines else ""
-
-
-def _match(facts: Facts, disk: str) -> str:
-    """The part of a rule that picks a disk."""
-    found = next((d for d in facts.disks if d.name == disk), None)
-    if found is not None and found.identity is not None:
-        return f'ENV{{{found.identity[0]}}}=="{found.identity[1]}"'
-    return f'KERNEL=="{disk}"'
-
-
-def udev_text(facts: Facts, changes: Sequence[Advice]) -> str:
-    """The udev rules; empty when nothing of a disk is changed."""
-    rules: dict[str, list[str]] = {}
-    for a in changes:
-        if a.key.startswith("queue."):
-            disk, name = a.key.split(".", 1)[1].rsplit(".", 1)
-            rules.setdefault(_match(facts, disk), []).append(f'ATTR{{queue/{name}}}="{a.value}"')
-        elif a.key.startswith("bdi."):
-            name = a.key.split(".", 1)[1]
-            # A bdi belongs to the disk that the file system is on, which has it as bdi/.
-            where = _match(facts, facts.disks[0].name) if len(facts.disks) == 1 else None
-            if where is not None and facts.bdi is not None and facts.bdi.name == facts.disks[0].dev:
-                rules.setdefault(where, []).append(f'ATTR{{bdi/{name}}}="{a.value}"')
-    if not rules:
-        return ""
-    lines = [f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {match}, {", ".join(attributes)}\n'
-             for match, attributes in rules.items()]
-    by_name = "" if all("ENV{ID_" in line for line in lines) else \
-        "# By kernel name, for want of a serial number: check it after hardware changes.\n"
-    return HEAD + by_name + "".join(lines)
-
-
 # ---- apply and undo ------------------------------------------------------------------
 
 def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]:
@@ -175,7 +137,8 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         now.values.append(_before(machine, a, facts.bdi))
         if a.file not in known:
             backup.values.append(now.values[-1])
-    texts = {SYSCTL_FILE: sysctl_text(changes), UDEV_FILE: udev_text(facts, changes)}
+    texts = {SYSCTL_FILE: sysctl_text(changes, _content(machine, SYSCTL_FILE)),
+             UDEV_FILE: udev_text(facts, changes, _content(machine, UDEV_FILE))}
     for file, text in texts.items():
         if text:
             now.files[file] = _content(machine, file)
@@ -192,7 +155,7 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
             if text:
                 _replace(machine.path(file), text)
                 done.append(f"{file}: written")
-        if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in texts[UDEV_FILE]:
+        if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in udev_text(facts, changes):
             done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
     except BaseException as exc:
         problems = _put_back(machine, now)[1]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What ``wb tune --apply`` sets at the next boot: a sysctl.d file and udev rules, that of earlier calls kept."""
+
+import re
+from collections.abc import Sequence
+
+from .tune_facts import Facts
+from .tune_rules import Advice
+
+HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
+_RULE = 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
+_ATTRIBUTE = r'ATTR\{([a-z_/]+)\}="([^"]*)"'
+
+
+def _twin(key: str) -> str:
+    """The sysctl that ``key`` clears: the same limit as a ratio, or in bytes."""
+    return key.replace("bytes", "ratio") if key.endswith("bytes") else key.replace("ratio", "bytes")
+
+
+def sysctl_text(changes: Sequence[Advice], before: str | None = None) -> str:
+    """The sysctl.d file with what ours (``before``) sets already; empty when no sysctl is changed."""
+    new = {a.key: f"# {a.reason}\n{a.key} = {a.value}\n" for a in changes if a.key.startswith("vm.")}
+    if not new:
+        return ""
+    kept: dict[str, str] = {}
+    if before is not None and before.startswith(HEAD):
+        for match in re.finditer(r"(?:^#.*\n)?^(vm\.[a-z_]+) = .*\n", before[len(HEAD):], re.MULTILINE):
+            if match[1] not in new and _twin(match[1]) not in new:
+                kept[match[1]] = match[0]
+    return HEAD + "".join([*kept.values(), *new.values()])
+
+
+def _match(facts: Facts, disk: str) -> str:
+    """The part of a rule that picks a disk."""
+    found = next((d for d in facts.disks if d.name == disk), None)
+    if found is not None and found.identity is not None:
+        return f'ENV{{{found.identity[0]}}}=="{found.identity[1]}"'
+    return f'KERNEL=="{disk}"'
+
+
+def _rules(before: str | None) -> dict[str, dict[str, str]]:
+    """What our file sets: the part of a rule that picks a disk -> attribute -> value."""
+    found: dict[str, dict[str, str]] = {}
+    if before is not None and before.startswith(HEAD):
+        for line in before.splitlines():
+            match = re.fullmatch(rf'{re.escape(_RULE)}([A-Z_{{}}]+=="[^"]*"), ({_ATTRIBUTE}(?:, {_ATTRIBUTE})*)', line)
+            if match:
+                found.setdefault(match[1], {}).update(re.findall(_ATTRIBUTE, match[2]))
+    return found
+
+
+def udev_text(facts: Facts, changes: Sequence[Advice], before: str | None = None) -> str:
+    """The udev rules with those of our file (``before``); empty when nothing of a disk is changed."""
+    new: dict[str, dict[str, str]] = {}
+    for a in changes:
+        if a.key.startswith("queue."):
+            disk, name = a.key.split(".", 1)[1].rsplit(".", 1)
+            new.setdefault(_match(facts, disk), {})[f"queue/{name}"] = str(a.value)
+        elif a.key.startswith("bdi."):
+            name = a.key.split(".", 1)[1]
+            # A bdi belongs to the disk that the file system is on, which has it as bdi/.
+            where = _match(facts, facts.disks[0].name) if len(facts.disks) == 1 else None
+            if where is not None and facts.bdi is not None and facts.bdi.name == facts.disks[0].dev:
+                new.setdefault(where, {})[f"bdi/{name}"] = str(a.value)
+    if not new:
+        return ""
+    rules = _rules(before)
+    for match, attributes in new.items():
+        # The scheduler first: it resets others.
+        both = rules.get(match, {}) | attributes
+        rules[match] = dict(sorted(both.items(), key=lambda item: item[0] != "queue/scheduler"))
+    lines = [f"{_RULE}{match}, " + ", ".join(f'ATTR{{{k}}}="{v}"' for k, v in attributes.items()) + "\n"
+             for match, attributes in rules.items()]
+    by_name = "" if all("ENV{ID_" in line for line in lines) else \
+        "# By kernel name, for want of a serial number: check it after hardware changes.\n"
+    return HEAD + by_name + "".join(lines)
