@@ -10,6 +10,11 @@ MIB = 1 << 20
 DEV, PART = "8:0", "8:1"
 # 20 % and 10 % of 3 GiB, in pages.
 LIMIT, BACKGROUND = 157_286, 78_643
+# Defaults that a switch to it sets: nr_requests, and what is below queue/iosched.
+SCHEDULERS: dict[str, tuple[str, dict[str, str]]] = {
+    "none": ("32", {}), "mq-deadline": ("256", {"fifo_batch": "16", "async_depth": "256"}),
+    "kyber": ("256", {"read_lat_nsec": "2000000"}), "bfq": ("256", {"low_latency": "1"}),
+}
 ZONEINFO = """\
 Node 0, zone      DMA
   pages free     3840
@@ -55,6 +60,8 @@ class FakeMachine:
             self.write(f"/proc/sys/vm/dirty_{name}", f"{value}\n")
         self.queue(rotational="0", scheduler="none [mq-deadline] kyber bfq", max_sectors_kb="1280",
                    max_hw_sectors_kb="32767", nr_requests="64", wbt_lat_usec="2000")
+        # Not the defaults that SCHEDULERS have.
+        self.queue(**{"iosched/fifo_batch": "8", "iosched/async_depth": "48"})
         self.bdi(max_bytes=str(LIMIT * 4096), max_ratio_fine="1000000", strict_limit="0", max_ratio="100")
         for link, target in {"/sys/block/sda": "../devices/sda", "/sys/dev/block/8:0": "../../devices/sda",
                              "/sys/dev/block/8:1": "../../devices/sda/sda1",
@@ -78,6 +85,14 @@ class FakeMachine:
         """Attributes of the disk's queue."""
         for name, value in values.items():
             self.write(f"/sys/devices/sda/queue/{name}", f"{value}\n")
+
+    def switch(self, scheduler: str) -> None:
+        """Another scheduler, with its own attributes and every default."""
+        self.queue(scheduler=" ".join(SCHEDULERS).replace(scheduler, f"[{scheduler}]"))
+        for path in (self.root / "sys/devices/sda/queue/iosched").glob("*"):
+            path.unlink()
+        depth, attributes = SCHEDULERS[scheduler]
+        self.queue(nr_requests=depth, **{f"iosched/{k}": v for k, v in attributes.items()})
 
     def bdi(self, **values: str) -> None:
         """Attributes of the disk's backing device."""

@@ -31,8 +31,12 @@ class Kernel(FakeMachine):
             raise OSError(22, "Invalid argument", file)
         name = file.rsplit("/", 1)[1]
         if name == "scheduler":
-            value = "none mq-deadline kyber bfq".replace(value, f"[{value}]")
-        elif name == "wbt_policy":
+            if self.machine.choice(file) != value:
+                self.switch(value)
+            return
+        if name == "nr_requests" and (self.root / "sys/devices/sda/queue/iosched/async_depth").exists():
+            self.queue(**{"iosched/async_depth": value})
+        if name == "wbt_policy":
             value = "requests bytes".replace(value, f"[{value}]")
         elif name in ("dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"):
             if self.read(file).strip() == value:
@@ -153,6 +157,18 @@ def test_refused_value_keeps_what_was_applied_before(kernel: Kernel) -> None:
     kernel.refuse = ""
     assert tune_apply.undo(kernel.machine)[1] == []
     assert kernel.everything() == first
+
+
+def test_what_the_scheduler_had_comes_back_with_it(kernel: Kernel) -> None:
+    before = kernel.everything()
+    apply(kernel, "read-latency")
+    assert kernel.read("/sys/devices/sda/queue/nr_requests") == "32\n"
+    kernel.refuse = "nr_requests"
+    failed = tune_apply.undo(kernel.machine)[1]
+    assert failed == ["/sys/block/sda/queue/nr_requests = 64 (reads 256)"]
+    kernel.refuse = ""
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
 
 
 def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:

@@ -24,7 +24,7 @@ from .watch_read import Machine
 BACKUP = "/var/lib/calm-writeback/tune-backup.json"
 VERSION = 1
 # What a value in a backup may be: nothing there is ever run, only written to these files.
-_FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/[a-z_]+|/sys/class/bdi/[^/]+/[a-z_]+")
+_FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/(iosched/)?[a-z_]+|/sys/class/bdi/[^/]+/[a-z_]+")
 
 
 @dataclass
@@ -99,6 +99,16 @@ def _before(machine: Machine, advice: Advice, bdi: Bdi | None) -> tuple[str, str
     return advice.file, value.strip()
 
 
+def _reset_by(machine: Machine, advice: Advice) -> list[tuple[str, str]]:
+    """What a switch of the scheduler sets to its defaults, in the order in which to restore it afterwards."""
+    if not advice.file.endswith("/queue/scheduler"):
+        return []
+    queue = advice.file.rsplit("/", 1)[0]
+    # nr_requests first: mq-deadline's async_depth follows it.
+    files = [f"{queue}/nr_requests", *(f"{queue}/iosched/{name}" for name in machine.names(f"{queue}/iosched"))]
+    return [(f, value.strip()) for f in files if _FILE.fullmatch(f) and (value := machine.text(f))]
+
+
 def _restore(machine: Machine, file: str, value: str) -> None:
     """Write ``value`` back. The same ratio again is ignored by the kernel and would leave the bytes in force."""
     if file.startswith(f"{VM}/") and file.endswith("ratio") and machine.text(file) == value:
@@ -134,9 +144,10 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
     if any(f.endswith("max_ratio_fine") for f, _ in backup.values):
         known |= {f.replace("max_ratio_fine", "max_bytes") for f, _ in backup.values}
     for a in changes:
-        now.values.append(_before(machine, a, facts.bdi))
+        values = [_before(machine, a, facts.bdi), *_reset_by(machine, a)]
+        now.values += values
         if a.file not in known:
-            backup.values.append(now.values[-1])
+            backup.values += values
     texts = {SYSCTL_FILE: sysctl_text(changes, _content(machine, SYSCTL_FILE)),
              UDEV_FILE: udev_text(facts, changes, _content(machine, UDEV_FILE))}
     for file, text in texts.items():
@@ -212,7 +223,7 @@ def _put_back(machine: Machine, backup: Backup) -> tuple[list[str], list[str]]:
     done, failed = [], []
     for file, value in reversed(backup.values):
         _try_restore(machine, file, value)
-    # One value may have changed another, as a scheduler does with wbt: look at all of them now.
+    # One value may have changed another, as a scheduler does with wbt and nr_requests: look at all of them now.
     for file, value in backup.values:
         if not machine.exists(file):
             done.append(f"{file}: gone with its disk")
