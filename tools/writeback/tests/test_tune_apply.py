@@ -180,6 +180,35 @@ def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
     assert any("gone with its disk" in line for line in done)
 
 
+@pytest.mark.parametrize("udev", ["E:ID_SERIAL=Other_1\n", ""])
+@pytest.mark.parametrize(("goal", "rate", "name"), [("read-latency", 450.0, "sda"), ("unplug", 20.0, "8:0")])
+def test_another_disk_of_that_name_is_left_alone(kernel: Kernel, goal: str, rate: float, name: str, udev: str) -> None:
+    before = kernel.everything()
+    apply(kernel, goal, rate)
+    serial = kernel.read("/run/udev/data/b8:0")
+    kernel.write("/run/udev/data/b8:0", udev)
+    applied = kernel.everything()
+    says = rf"^{name} was the disk with ID_SERIAL=Model_3_S1234 and has (ID_SERIAL=Other_1|none) now: [^\n]*$"
+    with pytest.raises(WbError, match=says):
+        tune_apply.undo(kernel.machine)
+    with pytest.raises(WbError, match=says):
+        apply(kernel, "database", 50.0)
+    assert kernel.everything() == applied
+    kernel.write("/run/udev/data/b8:0", serial)
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
+def test_a_backup_without_disks_is_one_of_before(kernel: Kernel) -> None:
+    before = kernel.everything()
+    apply(kernel, "read-latency")
+    data = json.loads(kernel.read(BACKUP))
+    assert data.pop("disks") == {"sda": ["ID_SERIAL", "Model_3_S1234"]}
+    kernel.write(BACKUP, json.dumps(data))
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
 def test_undo_that_fails_keeps_the_backup(kernel: Kernel) -> None:
     apply(kernel, "read-latency")
     kernel.refuse = "scheduler"
@@ -200,6 +229,7 @@ def test_undo_without_backup(kernel: Kernel) -> None:
     '{"version": 1, "values": [["/etc/passwd", "x"]], "files": {}}',
     '{"version": 1, "values": [["/sys/block/../../etc/queue/x", "x"]], "files": {}}',
     '{"version": 1, "values": [], "files": {"/etc/shadow": "x"}}',
+    '{"version": 1, "values": [], "files": {}, "disks": {"sda": "x"}}',
     '{"version": 1, "values": [], "files": {"/etc/sysctl.d/90-calm-writeback.conf": 3}}',
 ])
 def test_damaged_backup(kernel: Kernel, text: str) -> None:

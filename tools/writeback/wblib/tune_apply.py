@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import WbError
-from .tune_facts import VM, Bdi, Facts
+from .tune_facts import VM, Bdi, Facts, identity_of
 from .tune_persist import sysctl_text, udev_text
 from .tune_profiles import SYSCTL_FILE, UDEV_FILE
 from .tune_rules import Advice
@@ -29,14 +29,20 @@ _FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/(iosched/
 
 @dataclass
 class Backup:
-    """values: (file, value to write back), in the order applied; files: path -> content, None if it was not there."""
+    """What to put back.
+
+    values: (file, value), in the order applied; files: path -> content, None if
+    it was not there; disks: name in these files -> udev's property and its value.
+    """
 
     values: list[tuple[str, str]] = field(default_factory=list)
     files: dict[str, str | None] = field(default_factory=dict)
+    disks: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What is in the backup's file."""
-        return {"version": VERSION, "values": [list(v) for v in self.values], "files": self.files}
+        return {"version": VERSION, "values": [list(v) for v in self.values], "files": self.files,
+                "disks": {name: list(identity) for name, identity in self.disks.items()}}
 
 
 def load_backup(machine: Machine) -> Backup | None:
@@ -48,7 +54,8 @@ def load_backup(machine: Machine) -> Backup | None:
         return None
     try:
         data = json.loads(text)
-        backup = Backup([(str(f), str(v)) for f, v in data["values"]], dict(data["files"]))
+        backup = Backup([(str(f), str(v)) for f, v in data["values"]], dict(data["files"]),
+                        {str(name): (str(k), str(v)) for name, (k, v) in dict(data.get("disks", {})).items()})
         good = data["version"] == VERSION and all(_FILE.fullmatch(f) and ".." not in f for f, _ in backup.values) \
             and backup.files.keys() <= {SYSCTL_FILE, UDEV_FILE} \
             and all(c is None or isinstance(c, str) for c in backup.files.values())
@@ -57,6 +64,22 @@ def load_backup(machine: Machine) -> Backup | None:
     if not good:
         raise WbError(f"{BACKUP}: not a backup of this wb: restore the values by hand, then remove it")
     return backup
+
+
+def _disk_in(file: str) -> str:
+    """The disk in a file's path: its name, or for a bdi its number; empty for vm.*."""
+    match = re.match(r"/sys/(?:block|class/bdi)/([^/]+)/", file)
+    return match[1] if match else ""
+
+
+def _check_disks(machine: Machine, backup: Backup) -> None:
+    """WbError when a name in ``backup`` is that of another disk now; one that is gone is no problem."""
+    for name, known in backup.disks.items():
+        if machine.exists(f"/sys/{'class/bdi' if ':' in name else 'block'}/{name}"):
+            now = identity_of(machine, name if ":" in name else machine.text(f"/sys/block/{name}/dev") or "")
+            if now != known:
+                raise WbError(f"{name} was the disk with {'='.join(known)} and has {'='.join(now) if now else 'none'} "
+                              f"now: nothing was changed; {BACKUP} has its values, to restore them by hand")
 
 
 def _replace(path: Path, text: str) -> None:
@@ -139,6 +162,7 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         return ["nothing to change"]
     old = load_backup(machine)
     backup = load_backup(machine) or Backup()
+    _check_disks(machine, backup)
     now = Backup()
     known = {f for f, _ in backup.values} | {f.replace("ratio", "bytes") for f, _ in backup.values if f.startswith(VM)}
     if any(f.endswith("max_ratio_fine") for f, _ in backup.values):
@@ -154,6 +178,10 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         if text:
             now.files[file] = _content(machine, file)
     backup.files = now.files | backup.files
+    identities = {name: d.identity for d in facts.disks if d.identity for name in (d.name, d.dev)}
+    for name in map(_disk_in, (f for f, _ in now.values)):
+        if name in identities:
+            backup.disks.setdefault(name, identities[name])
     _keep(machine, backup)
     done = []
     try:
@@ -207,11 +235,13 @@ def undo(machine: Machine) -> tuple[list[str], list[str]]:
     """Restore every value and file of the backup, the last change first; returns what was done, and what failed.
 
     A file of a disk that is gone needs no value.  The backup stays while something
-    failed, so that undo can be run again.  WbError when there is no backup.
+    failed, so that undo can be run again.  WbError when there is no backup, or
+    when one of its disks has the name of another.
     """
     backup = load_backup(machine)
     if backup is None:
         raise WbError(f"no {BACKUP}: nothing was applied, or it was undone")
+    _check_disks(machine, backup)
     done, failed = _put_back(machine, backup)
     if not failed:
         _keep(machine, None)

@@ -81,7 +81,7 @@ class Facts:
         return asdict(self)
 
 
-def _identity(machine: Machine, dev: str) -> tuple[str, str] | None:
+def identity_of(machine: Machine, dev: str) -> tuple[str, str] | None:
     """A property of udev that stays with the disk, from udev's database."""
     text = machine.text(f"/run/udev/data/b{dev}") or ""
     for name in ("ID_SERIAL", "ID_WWN"):
@@ -99,7 +99,7 @@ def read_disk(machine: Machine, name: str) -> Disk:
     real = str(machine.path(base).resolve())
     return Disk(
         name=name, dev=dev, model=(machine.text(f"{base}/device/model") or "").strip(),
-        identity=_identity(machine, dev), usb="/usb" in real,
+        identity=identity_of(machine, dev), usb="/usb" in real,
         rotational=machine.number(f"{queue}/rotational") == 1, removable=machine.number(f"{base}/removable") == 1,
         scheduler=machine.choice(f"{queue}/scheduler"), schedulers=machine.choices(f"{queue}/scheduler"),
         max_sectors_kb=machine.number(f"{queue}/max_sectors_kb"),
