@@ -64,6 +64,31 @@ def test_other_guest_or_force_runs_again(lane: SimpleNamespace) -> None:
     assert lane.ran == [1, 1, 1]
 
 
+def test_a_second_wb_waits_for_the_first_and_takes_its_result(
+    lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain = qemu.run
+    second: list[results.Result] = []
+    other = threading.Thread(target=lambda: second.extend(runner.run_many(_jobs(1))))
+
+    def run(guest: qemu.Guest, out: Path, **kw: object) -> qemu.Outcome:
+        outcome = plain(guest, out, **kw)  # type: ignore[arg-type]
+        if not other.ident:
+            other.start()
+            other.join(1)
+            assert other.is_alive()
+            assert (out / "console.log").exists()
+        return outcome
+
+    monkeypatch.setattr(qemu, "run", run)
+    first = runner.run_many(_jobs(1))
+    other.join(10)
+    assert second == first
+    assert lane.ran == [1]
+    assert "waiting for another wb" in capsys.readouterr().err
+    assert not [p for p in tmp_path.rglob("*") if p.name.endswith((".lock", ".partial"))]
+
+
 def test_truncated_result_runs_again(lane: SimpleNamespace, tmp_path: Path) -> None:
     runner.run_many(_jobs(1))
     path = next(tmp_path.rglob("result.json"))

@@ -2,14 +2,16 @@
 """Running jobs in guests, several side by side; finished results are kept and reused."""
 
 import concurrent.futures
+import contextlib
+import fcntl
 import functools
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from . import axes as ax
 from . import guest as guests
@@ -165,7 +167,44 @@ def git_rev() -> str:
     return run(["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False).stdout.strip() or "unknown"
 
 
+def _locked(f: TextIO, path: Path) -> bool:
+    """Lock ``f``, unless another has it, or has removed its ``path`` since it was opened."""
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return path.stat().st_ino == os.fstat(f.fileno()).st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep other wb commands from a result's directories; the lock's file is gone afterwards."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    path = place.with_name(f".{place.name}.lock")
+    said = False
+    while True:
+        with path.open("w") as f:
+            if _locked(f, path):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+        if not said:
+            say(f"  waiting for another wb that runs {place.parent.name} {place.name}")
+            said = True
+        if _stop.wait(0.2):
+            raise KeyboardInterrupt
+
+
 def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> "results.Result":
+    with _alone(place_of(job, prepared, options)):
+        # Another wb may have ended it meanwhile.
+        kept = None if options.force else _kept(job, prepared, options)
+        return kept or _run_guest(job, prepared, options, progress)
+
+
+def _run_guest(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> "results.Result":
     place = place_of(job, prepared, options)
     partial = place.with_name(place.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
