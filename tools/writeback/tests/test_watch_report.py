@@ -185,6 +185,20 @@ def test_command_without_tracing(fake: FakeMachine, capsys: pytest.CaptureFixtur
     assert re.fullmatch(r"wb watch: tracing is missing: .*who sleeps is not known\n", out.err)
 
 
+@pytest.mark.parametrize(("with_counters", "source"), [(True, "counters"), (False, "none")])
+def test_command_where_no_instance_can_be_made(
+    fake: FakeMachine, capsys: pytest.CaptureFixture[str], *, with_counters: bool, source: str,
+) -> None:
+    if with_counters:
+        counters(fake, 10, 10, 0, 0)
+    fake.write(f"/sys/kernel/tracing/{watch_trace.SLEEP_EVENT}/format", "")  # and no instances/
+    assert watch(fake, "--once", "--json") == 0
+    out = capsys.readouterr()
+    assert json.loads(out.out)["source"] == source
+    assert out.err.count("\n") == 1
+    assert "tracing is not possible here: " in out.err
+
+
 def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) -> None:
     counters(fake, 10, 10, 0, 0)
     assert watch(fake, "--count", "2", "--json", "--no-trace") == 0

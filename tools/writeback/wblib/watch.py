@@ -56,14 +56,15 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.set_defaults(func=run)
 
 
-def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: list[str]) -> Trace | None:
-    """A trace, or None with a note that says what is not known without it."""
+def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: list[str],
+           stack: contextlib.ExitStack) -> Trace | None:
+    """A trace that has begun and ends with ``stack``, or None with a note that says what is not known without it."""
     if args.no_trace:
         if not counters:
             notes.append("no tracing and no counters in this kernel: who sleeps is not known")
         return None
     try:
-        return Trace(machine)
+        return stack.enter_context(Trace(machine))
     except WbError as exc:
         notes.append(f"{exc}; " + ("causes per task and read percentiles are missing" if counters
                                    else "who sleeps is not known"))
@@ -89,14 +90,12 @@ def run(args: argparse.Namespace) -> int:
 def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:
     counters = samples.has_counters(machine)
     notes: list[str] = []
-    trace = _trace(machine, args, counters, notes)
     if samples.dirty(machine) is None:
         raise WbError("/proc/vmstat does not tell the dirty limits: is /proc mounted?")
-    for note in notes:
-        say(f"wb watch: {note}")
     with contextlib.ExitStack() as stack:
-        if trace is not None:
-            stack.enter_context(trace)
+        trace = _trace(machine, args, counters, notes, stack)
+        for note in notes:
+            say(f"wb watch: {note}")
         _loop(machine, args, trace, counters, notes, count)
 
 
