@@ -119,3 +119,18 @@ def test_functional_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert "-icount" not in argv
     with pytest.raises(WbError, match="ahci or nvme"):
         qemu.command(_guest(lane="functional", disk="floppy"), tmp_path)
+
+
+@pytest.mark.parametrize("boots", [True, False])
+def test_probe_of_kvm_reads_no_log_of_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, boots: bool) -> None:
+    (tmp_path / "kvm-probe.log").write_text("Linux version 6.12")
+    program = tmp_path / "qemu"
+    said = 'for a; do case $a in file:*) echo "Linux version" > "${a#file:}" ;; esac; done'
+    program.write_text(f"#!/bin/sh\n{said if boots else 'exit 1'}\n")
+    program.chmod(0o755)
+    monkeypatch.delenv("WB_NO_KVM", raising=False)
+    monkeypatch.setattr("os.access", lambda *_: True)
+    monkeypatch.setattr(qemu, "BUILD", tmp_path)
+    monkeypatch.setattr(qemu, "QEMU", str(program))
+    assert qemu.kvm_works.__wrapped__(tmp_path / "bzImage") == boots
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kvm-probe.log", "qemu"]

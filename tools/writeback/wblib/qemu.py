@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -249,13 +250,15 @@ def kvm_works(image: Path) -> bool:
     if os.environ.get("WB_NO_KVM") or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     BUILD.mkdir(parents=True, exist_ok=True)
-    log = BUILD / "kvm-probe.log"
-    argv = [QEMU, "-nodefaults", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display", "none",
-            "-monitor", "none", "-no-reboot", "-serial", f"file:{log}", "-kernel", str(image), "-append",
-            "console=ttyS0 panic=-1"]
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(argv, timeout=20, capture_output=True, check=False)
-    works = "Linux version" in text_of(log)
+    # A log of its own: another probe's may tell of a kernel that booted.
+    with tempfile.TemporaryDirectory(prefix="kvm-probe-", dir=BUILD) as place:
+        log = Path(place) / "console.log"
+        argv = [QEMU, "-nodefaults", "-machine", "q35", "-accel", "kvm", "-cpu", "host", "-m", "256M", "-display",
+                "none", "-monitor", "none", "-no-reboot", "-serial", f"file:{log}", "-kernel", str(image), "-append",
+                "console=ttyS0 panic=-1"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(argv, timeout=20, capture_output=True, check=False)
+        works = "Linux version" in text_of(log)
     say(f"  KVM: {'works' if works else 'does not boot a kernel here, using TCG'}")
     return works
 
