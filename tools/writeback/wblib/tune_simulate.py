@@ -12,7 +12,6 @@ from .stats import median, number, table
 from .tune_facts import Facts
 from .tune_measure import MIB, Measured
 from .tune_rules import Advice, Case
-from .watch_read import PAGE
 
 # --disk of the cases -> what the profile was measured to be (Documentation/wbdisk.md):
 # sequential write MB/s, a 4-KiB read on the idle disk in us.
@@ -24,6 +23,7 @@ FILE_MIB = {"hdd": 256, "usb": 64}
 DEFAULT_FILE_MIB = 1024
 MAX_IO_KIB = {"usb": 120}
 DEFAULT_MAX_IO_KIB = 1280
+GUEST_PAGE = 4096  # of x86, whatever this machine's is
 KEYS = ("vm.dirty_bytes", "vm.dirty_background_bytes", "vm.dirty_ratio", "vm.dirty_background_ratio")
 SHOWN = {
     "read-latency": ("read_p50", "read_p99", "read_p99_95", "read_max", "drain_s", "write_mbps"),
@@ -74,7 +74,7 @@ def _sizes(before: dict[str, str], after: dict[str, str], file_mib: int, notes: 
         for key in [k for k in settings if k.endswith("_bytes")]:
             # Background at half of a limit that is above the file, as by default.
             most = file * (5 if not key.startswith("vm.dirty_background") else 2) // 4
-            settings[key] = str(max(2 * PAGE, min(int(int(settings[key]) * factor), most)))
+            settings[key] = str(max(2 * GUEST_PAGE, min(int(int(settings[key]) * factor), most)))
 
 
 def _request_size(settings: dict[str, str], profile: str, notes: list[str]) -> None:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reading /proc and /sys below a root that tests can choose; nothing here writes."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = 4096
+PAGE = os.sysconf("SC_PAGE_SIZE")  # of /proc/vmstat, /proc/zoneinfo and the tracepoints
 SECTOR = 512  # of /proc/diskstats and /sys/block/*/size, whatever the disk's own is
 
 
