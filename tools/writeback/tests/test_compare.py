@@ -291,6 +291,14 @@ def test_machines_with_different_builds_are_refused(tmp_path: Path) -> None:
         compare.find_in([str(a)], "patched")
 
 
+def test_a_kernel_with_a_dash_in_its_name(tmp_path: Path) -> None:
+    place = str(machine(tmp_path / "a", range(1, 3), kernel="host-6.12.0-13-amd64"))
+    for spec in ("host-6.12.0-13-amd64", "host-6.12.0-13-amd64-cccccccc"):
+        assert len(compare.find_in([place], spec)[1]) == 2
+    with pytest.raises(WbError, match=r"no results of 'host'"):
+        compare.find_in([place], "host")
+
+
 @pytest.mark.parametrize(
     ("meta", "lane"),
     [

@@ -317,9 +317,11 @@ def find_in(places: Sequence[str], kernel: str) -> tuple[str, list[Result], list
 
     WbError when there is none, or when the machines had different builds of it.
     """
-    name, _, key = kernel.partition("-")
-    found = [r for place in places for r in _below(Path(place))
-             if r.kernel == name and str(r.meta.get("image_hash", "")).startswith(key)]
+    name, _, key = kernel.rpartition("-")
+    there = [r for place in places for r in _below(Path(place))]
+    # The whole first: what 'wb run --dir' ran on has a name such as host-6.12.0-13-amd64.
+    found = [r for r in there if r.kernel == kernel] or [
+        r for r in there if r.kernel == name and str(r.meta.get("image_hash", "")).startswith(key)]
     if not found:
         raise WbError(f"no results of '{kernel}' below {', '.join(places)}: "
                       "with --from, A and B are kernels, such as stock or stock-1a2b3c4d", 2)
