@@ -166,6 +166,18 @@ def test_the_latest_build_is_taken(tree: Path, capsys: pytest.CaptureFixture[str
     assert compare.find("stock-aaaaaaaa")[0] == "stock-aaaaaaaa"
 
 
+def test_a_debug_kernel_is_not_the_latest_beside_a_slim_one(tree: Path) -> None:
+    path = tree / "stock-dddddddd" / "result.json"
+    debug = make(1, key="dddddddd", read_max=1)
+    debug.meta["flavour"] = "debug"
+    results.write(debug, path)
+    os.utime(path, (2e9, 2e9))
+    assert compare.find("stock")[0] == "stock-aaaaaaaa"
+    assert compare.find("stock-dddddddd")[0] == "stock-dddddddd"
+    with pytest.raises(WbError, match="nothing to compare"):
+        compare.compare_all([make(1, read_max=1)], [debug])
+
+
 def test_files_of_wb_run(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([make(1).to_json(), make(2).to_json()]))
@@ -305,6 +317,9 @@ def test_a_kernel_with_a_dash_in_its_name(tmp_path: Path) -> None:
         ({"lane": "exact", "host_cpu": "A"}, "exact"),
         ({"lane": "exact", "cpu": "max,erms=off"}, "exact cpu=max,erms=off"),
         ({"lane": "exact", "command": "qemu -cpu host -seed 1"}, "exact cpu=host"),
+        ({"lane": "exact", "flavour": "slim"}, "exact"),
+        ({"lane": "exact", "flavour": "debug"}, "exact flavour=debug"),
+        ({"lane": "exact", "flavour": "tracing", "trace": True}, "exact flavour=tracing trace=yes"),
         ({"lane": "local", "host_cpu": "Xeon 1"}, "local host=Xeon 1"),
         ({"lane": "functional", "host_cpu": "B", "accelerator": "kvm", "dir": "results/k/c/ahci-xfs/seed-1"},
          "functional on=ahci host=B accel=kvm"),

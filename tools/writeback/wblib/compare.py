@@ -12,7 +12,7 @@ from pathlib import Path
 from . import axes as ax
 from . import ranges, results
 from .errors import WbError
-from .identity import all_axes, lane, line, merge
+from .identity import all_axes, flavour_of, lane, line, merge
 from .paths import RESULTS
 from .proc import say
 from .results import Result
@@ -366,10 +366,19 @@ def _latest(name: str) -> Path:
         known = sorted(p.name for p in there if p.name not in ("demo", "report"))
         raise WbError(f"no results for '{name}': neither a file, a directory nor a kernel below {RESULTS.name}/ "
                       f"(there: {', '.join(known) or 'none, run some with wb bench'})", 2)
-    matching.sort(key=lambda p: max((f.stat().st_mtime for f in p.rglob("result.json")), default=0.0))
+    matching.sort(key=_rank)
     if len(matching) > 1:
         say(f"  {name}: the latest of {len(matching)} builds, {matching[-1].name}")
     return matching[-1]
+
+
+def _rank(build: Path) -> tuple[bool, float]:
+    """How a build of a kernel ranks: one of another flavour than slim, such as debug, before any slim one."""
+    newest, path = max(((f.stat().st_mtime, f) for f in build.rglob("result.json")), default=(0.0, build))
+    try:
+        return not flavour_of(results.load(path)), newest
+    except (WbError, OSError):
+        return True, newest
 
 
 def compare_all(a: Sequence[Result], b: Sequence[Result]) -> tuple[list[Comparison], list[str]]:

@@ -27,10 +27,17 @@ def device_of(result: Result) -> str:
     return first if first in DEVICES else ""
 
 
+def flavour_of(result: Result) -> str:
+    """The flavour of a run's kernel that is not the slim one; the first results do not say it and count as slim."""
+    flavour = str(result.meta.get("flavour", ""))
+    return "" if flavour == "slim" else flavour
+
+
 def lane(result: Result) -> str:
     """The lane with everything that keeps times from being mixed.
 
-    In the exact lane that is the guest's CPU model, whatever machine it ran on; in
+    The kernel's flavour, and whether the case's tracers ran beside it.  In the exact lane
+    also the guest's CPU model, whatever machine it ran on; in
     the others the device, the host's CPU, and whether KVM ran the guest.
     """
     name = str(result.meta.get("lane", "exact"))
@@ -40,6 +47,7 @@ def lane(result: Result) -> str:
         accelerator = str(result.meta.get("accelerator", ""))
         words = {"on": device_of(result), "host": str(result.meta.get("host_cpu", "")),
                  "accel": accelerator if accelerator == "kvm" else ""}
+    words |= {"flavour": flavour_of(result), "trace": "yes" if result.meta.get("trace") else ""}
     return " ".join([name, *(f"{k}={v}" for k, v in words.items() if v)])
 
 

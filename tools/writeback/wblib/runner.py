@@ -161,6 +161,13 @@ def _kept(job: Job, prepared: Prepared, options: Options) -> "results.Result | N
     return old if same and old.status != "error" else None
 
 
+def _kind(job: Job, options: Options) -> dict[str, Any]:
+    """What else keeps times apart, for the result's meta; btrfs: only that kernel has it, as the axis says."""
+    implied = "btrfs" if job.axes.get("fs") == "btrfs" else "slim"
+    return {**({"flavour": options.flavour} if options.flavour not in ("slim", implied) else {}),
+            **({"trace": True} if options.trace else {})}
+
+
 @functools.cache
 def git_rev() -> str:
     """The checkout's commit, for the result's meta."""
@@ -228,7 +235,7 @@ def _run_guest(job: Job, prepared: Prepared, options: Options, progress: "Progre
     meta = {
         **_identity(job, prepared, options), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
-        "lane": options.lane, **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
+        "lane": options.lane, **_kind(job, options), **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
         **({"host_cpu": qemu.host_cpu()} if options.lane != "exact" else {}),
         "accelerator": outcome.command[outcome.command.index("-accel") + 1],
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),

@@ -77,7 +77,8 @@ class Data:
 
     def best(self, case: str) -> dict[str, Cell]:
         """Of ``pairs`` the one with most kernels, then nearest to the defaults; in the order of the kernels."""
-        pairs = sorted(self.pairs(case), key=lambda p: (-len(p), unusual(next(iter(p.values())))))
+        pairs = sorted(self.pairs(case), key=lambda p: (
+            -len(p), "flavour=" in (first := next(iter(p.values()))).lane, unusual(first)))
         return {k: pairs[0][k] for k in self.kernels if k in pairs[0]} if pairs else {}
 
 

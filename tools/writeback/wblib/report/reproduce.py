@@ -23,6 +23,10 @@ def run_command(result: Result, axes: Mapping[str, str]) -> str:
         words += ["--lane", "functional", *(["--on", device] if (device := identity.device_of(result)) else [])]
     elif lane == "exact" and cpu:
         words += ["--cpu", cpu]
+    if result.meta.get("trace"):
+        words.append("--trace")
+    elif flavour := identity.flavour_of(result):
+        words += ["--flavour", flavour]
     return shlex.join([*words, "--seed", str(result.seed)])
 
 
