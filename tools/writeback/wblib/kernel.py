@@ -207,13 +207,14 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
 def _objects(kernel: Kernel) -> None:
     """Make sure kernel.kdir holds this kernel's objects: a later build may have replaced them."""
     what = sources.describe(kernel.name)
-    wanted = kconfig.fragments(kernel.flavour, series=what.series)
-    if _key(what, wanted) != kernel.key:
-        raise WbError("the tree changed while it was built: run it again")
     stamp = kernel.kdir / "wb-key"
     if stamp.is_file() and stamp.read_text() == kernel.key:
         sources.prepare(what)
         return
+    # Not before: that of a package has a key of its own.
+    wanted = kconfig.fragments(kernel.flavour, series=what.series)
+    if _key(what, wanted) != kernel.key:
+        raise WbError("the tree changed while it was built: run it again")
     _compile(what, kernel.flavour, wanted, kernel.key, 0)
 
 
