@@ -382,7 +382,7 @@ function test_quiet() {
 	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
 	drop_file "$MNT/file"
 	limit "$PAUSE_MS"
-	# A fresh estimate again; it is read after the pause, the interval ends with it.
+	# A fresh estimate again, of a writer that is throttled.
 	write_file "$BURST_MIB" "$MNT/file"
 	before=$(drain BdiDrainRate)
 	for ((i = 0; i < PAUSE_BURSTS; i++)); do

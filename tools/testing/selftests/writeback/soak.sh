@@ -18,7 +18,7 @@ readonly SHORT_S=480 SAMPLES=48
 # The short version moved by 2.5 to 6.7 MiB, as free memory lay, 85 and 20 KiB, that of
 # 4 h by -1.6 MiB, 155 and 146 KiB (patched, seed 1).  A page lost per second would be
 # 56 MiB in 4 h, an object of 192 bytes per operation 260 KiB.
-readonly MEMORY_KIB=12288 SLAB_KIB=1024 CACHE_KIB=256
+readonly MEMORY_KIB=8192 SLAB_KIB=1024 CACHE_KIB=256
 readonly FILES=8
 
 opt_add hours 0 '[0-9]{1,2}' "how long; 0: $SHORT_S s"
