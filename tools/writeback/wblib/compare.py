@@ -128,6 +128,8 @@ METRICS = (
                "what the kernel counts of these sleeps in /proc/vmstat"),
     MetricInfo(r"cold_strict_s", "cold_strict_s", "s", "lower",
                "dirty-fixes: 24 MiB to a cold device with strict_limit beside a busy one"),
+    MetricInfo(r"cold_stalled_s", "cold_stalled_s", "s", "lower",
+               "dirty-fixes: the same beside a device that stands still"),
     MetricInfo(r"dirty_above_background", "dirty_above_background", "bytes", "lower",
                "dirty-fixes: left dirty above such a device's background threshold"),
     MetricInfo(r"cgroup_start_bw|device_bw", "cgroup_start_bw, device_bw", "kB/s", "",

@@ -5,7 +5,8 @@
 #	bytes	max_bytes and min_bytes of a device do not stay the bytes that were
 #		asked for, and are refused above the present dirty threshold
 #	share	a device with strict_limit that wrote nothing of late has a share
-#		of 0 beside a busy one: its writer waits for every few pages
+#		of 0 beside a busy one: its writer waits for every few pages; or, beside
+#		one that stands still with all its data sent, until it goes on
 #	start	background writeback of such a device does not start at its own
 #		background threshold
 #	speed	a new cgroup's bandwidth starts at 100 MB/s on whatever device
@@ -36,6 +37,9 @@ readonly COLD_MIB=24			# written to the cold disk
 # What the disk itself needs; the writer leaves more than half of it in memory.
 COLD_SECONDS=$(calc "$COLD_MIB * 1.048576 / $SLOW_MBPS")
 readonly COLD_SECONDS
+# Sent to the disk that stands still: more than half of the threshold, so that the
+# writer's part of what is left is below the flusher's, but below the freerun ceiling.
+readonly SENT_PCT=65 STALL_MS=15000
 readonly FACTOR=2			# of two estimates of the same speed
 
 opt_add oops 1 '0|1' "divide by zero, if the kernel does; it is killed then unless it survives an Oops"
@@ -144,8 +148,35 @@ function test_share() {
 	metric cold_strict_s "$(calc "($end - $start) / 1e6")" s
 	check "a cold device with strict_limit takes data beside a busy one" \
 		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
+	drop_file /mnt/busy/file
+	drop_file "$MNT/file"
+	beside_stalled
 	bdi_set strict_limit 0
 	disk_drop busy
+}
+
+# all_sent() - is nearly nothing dirty, but not yet under writeback?
+function all_sent() {
+	local -A now
+	while IFS=': ' read -r name kib _; do now[$name]=$kib; done < /proc/meminfo
+	((now[Dirty] * 1024 < now[Writeback] * 1024 / 10))
+}
+
+function beside_stalled() {
+	local mib=$((AVAIL / 5 * SENT_PCT / 100 / MIB)) start end
+	wbdisk_set busy stall_ms "$STALL_MS"
+	dd if=/dev/zero of=/mnt/busy/file bs=1M count="$mib" status=none
+	sync /mnt/busy/file &
+	WRITER=$!
+	loop_until all_sent || note "stalled disk: $(grep -E '^(Dirty|Writeback):' /proc/meminfo | tr -s '\n ' ' ')"
+	now_us start
+	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
+	now_us end
+	wbdisk_set busy stall_ms 0
+	wait "$WRITER"
+	metric cold_stalled_s "$(calc "($end - $start) / 1e6")" s
+	check "a cold device with strict_limit takes data beside one that stands still" \
+		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
 }
 
 function test_start() {
@@ -237,7 +268,7 @@ need_wbdisk
 cgroups_check
 disk_setup xfs "" "link_mbps=$SLOW_MBPS"
 dirtyable AVAIL
-ktap_set_plan 15
+ktap_set_plan 16
 # Only the limits write data back: it is too young for the periodic flusher.
 set_dirty expire_centisecs 360000
 test_bytes

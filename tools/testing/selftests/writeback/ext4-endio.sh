@@ -11,6 +11,8 @@
 #		for lack of a block: a fallocate merged with it during the I/O
 #	ioerror	the disk refuses the data of unwritten blocks
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
+#	quota	a user writes into what fallocate gave him, his quota is used up, and
+#		the extent that writeback splits in his fsync needs a block
 
 # shellcheck source=functions.sh
 . "$(dirname "$0")/functions.sh"
@@ -28,6 +30,7 @@ readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
 readonly STALL_MS=60000
 readonly IOERROR_PAGES=64
 readonly REMOUNT_MIB=4
+readonly QUOTA_MIB=20 QUOTA_FALLOC_MIB=16 QUOTA_PAGES=256 QUOTA_UID=65534
 
 opt_parse "ext4: no loss without an error, no stale data, when writeback fails at its end." "$@"
 
@@ -39,9 +42,10 @@ function fresh() {
 		ext4_stale $DISK_MIB && ext4_format -m 0 "$@" && ext4_mount "$options"
 }
 
-# blocks(verb, file, first, count, stride, log)
+# blocks(verb, file, first, count, stride, log) - as the user who runs AS
+AS=()
 function blocks() {
-	"$WB_DIR/fs_blocks" "$1" "$2" "${OPT[seed]}" "$3" "$4" "$5" > "$6" || return
+	"${AS[@]}" "$WB_DIR/fs_blocks" "$1" "$2" "${OPT[seed]}" "$3" "$4" "$5" > "$6" || return
 	note "$1: $(tr '\n' ' ' < "$6")"
 }
 
@@ -142,10 +146,40 @@ function run_remount() {
 	disk_teardown
 }
 
-wb_begin awk dd fallocate filefrag mke2fs e2fsck xfs_io
+# run_quota(options) - three results
+function run_quota() {
+	local i file=$MNT/theirs/file log=$WB_OUT/quota_${1//,/_} first
+	fresh "$1,usrquota" -O quota -E "quotatype=usrquota,nodiscard,lazy_itable_init=0" ||
+		die "no file system"
+	mkdir -m 777 "$MNT/theirs"
+	xfs_quota -f -x -c "limit -u bsoft=0 bhard=${QUOTA_MIB}m $QUOTA_UID" "$MNT" || die "cannot set a quota"
+	AS=(setpriv --reuid "$QUOTA_UID" --clear-groups)
+	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
+		"${AS[@]}" dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc,fsync status=none
+	done
+	# Behind the end of the file, so that the rest of the extent cannot be zeroed.
+	"${AS[@]}" fallocate -n -o 1M -l "${QUOTA_FALLOC_MIB}M" "$file" || die "no space"
+	"${AS[@]}" dd if=/dev/zero of="$MNT/theirs/rest" bs=4K status=none 2> /dev/null
+	sync -f "$MNT"
+	check "$1: quota: it is used up" \
+		eval "! ${AS[*]} dd if=/dev/zero of=$MNT/theirs/more bs=4K count=1 status=none 2> /dev/null"
+	first=$(((QUOTA_FALLOC_MIB / 2) * 256))
+	blocks write "$file" "$first" "$QUOTA_PAGES" 1 "$log.write"
+	AS=()
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" "$first" "$QUOTA_PAGES" 1 "$log.verify"
+	metric "endio_lost_quota_${1//,/_}" "$(ext4_word "$log.verify" zero)" count
+	check "$1: quota: what write() took is there" \
+		[ "$(ext4_word "$log.write" written)" -le "$(ext4_word "$log.verify" data)" ]
+	umount_fs "$MNT"
+	check "$1: quota: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+wb_begin awk dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
-ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 2 + 1))
+ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 2 + 3 * ${#EXT4_MOUNTS[@]} + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	run_nospace "$options"
 done
@@ -154,5 +188,8 @@ for options in "${EXT4_MOUNTS[@]}"; do
 	run_ioerror "$options"
 done
 run_remount
+for options in "${EXT4_MOUNTS[@]}"; do
+	run_quota "$options"
+done
 check_dmesg
 ktap_finished
