@@ -163,7 +163,7 @@ function all_sent() {
 }
 
 function beside_stalled() {
-	local mib=$((AVAIL / 5 * SENT_PCT / 100 / MIB)) start end
+	local mib=$((AVAIL * SENT_PCT / 5 / 100 / MIB)) start end
 	wbdisk_set busy stall_ms "$STALL_MS"
 	dd if=/dev/zero of=/mnt/busy/file bs=1M count="$mib" status=none
 	sync /mnt/busy/file &
