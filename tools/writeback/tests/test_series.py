@@ -303,3 +303,45 @@ def test_bisect_warnings_ignore_lines_and_paths() -> None:
            "../mm/a.c:3: warning: Function parameter 'y' not described in 'f'\n  CC      mm/a.o\n")
     assert bisect.warnings(log) == {("mm/a.c", "warning: unused variable 'x' [-Wunused-variable]"),
                                     ("mm/a.c", "warning: Function parameter 'y' not described in 'f'")}
+
+
+# Like kbuild: compiles what is newer than its object, which is when a warning is seen.
+KBUILD = r"""
+.PHONY: allnoconfig mm/ fs/ block/
+allnoconfig: ; @:
+mm/ fs/ block/:
+	@for c in $$(find $@ -name '*.c'); do o=$(O)/$$c.o; \
+		if [ ! -e $$o ] || [ $$c -nt $$o ]; then \
+			mkdir -p $${o%/*}; touch -r $$c $$o; echo CC $$c; \
+			sed -n "s|^unused.*|$$c:1:1: warning: unused|p" $$c; \
+		fi; done
+"""
+
+
+def test_bisect_goes_on_behind_what_passed(series: Checkout) -> None:
+    def built(*, ok: bool = True) -> tuple[str, list[str]]:
+        for log in series.top.glob("build/log/bisect-*.log"):
+            log.unlink()
+        said = series.wb("series", "bisect-check", ok=ok)
+        return said, [log.stem[-4:] for log in sorted(series.top.glob("build/log/bisect-*.log"))]
+
+    with (series.linux / "Makefile").open("a") as makefile:
+        makefile.write(KBUILD)
+    assert built()[1] == ["0000", "0001", "0002", "0003"]
+    assert built()[1] == []
+
+    (ext4,) = (series.top / "fs/ext4").glob("*.patch")
+    good = ext4.read_text()
+    ext4.write_text(good.replace("+new", "+unused"))
+    # The object exists when it runs again: a warning must not be lost with it.
+    for _ in range(2):
+        said, logs = built(ok=False)
+        assert "new warning in fs/ext4/new.c: warning: unused: see" in said
+        assert logs == ["0002"]
+    ext4.write_text(good.replace("+new", "+newer"))
+    assert built()[1] == ["0002", "0003"]
+    ext4.write_text(good)
+    assert built()[1] == []
+    (passed, *_) = sorted((series.top / "build/bisect").iterdir())
+    passed.write_text("[1")
+    assert len(built()[1]) == 1

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Every prefix of the series builds its directories with W=1 and sparse, without new warnings."""
+"""Every prefix of the series builds its directories with W=1 and sparse, without new warnings.
 
+A prefix that passed is remembered, as BUILD/bisect/KEY.json, with its warnings: a rerun goes on behind it.
+"""
+
+import json
 import os
 import re
 import shutil
@@ -9,9 +13,10 @@ from pathlib import Path
 from . import base, kconfig, kernel, patchqueue, sources
 from .errors import WbError
 from .paths import BUILD
-from .proc import run, say
+from .proc import run, say, sha256_file, sha256_text
 
 TREE = base.SRC / "bisect"
+PASSED = BUILD / "bisect"
 _WARNING = re.compile(r"^(?:\.\./)?([\w./+-]+\.[chS]):\d+(?::\d+)?: ((?:warning|error): .*)$", re.M)
 
 
@@ -48,40 +53,86 @@ def _write_checker(names: list[str]) -> Path:
     return path
 
 
+def keys(files: list[Path], ident: str, what: str) -> list[str]:
+    """The key of each prefix, the base's first: a hash of the base's ident, what it is checked with, and its patches.
+
+    A prefix passes only behind others that pass, so their keys are in its own.
+    """
+    chain = [sha256_text(f"{ident} {what}")]
+    for path in files:
+        chain.append(sha256_text(f"{chain[-1]} {sha256_file(path)}"))
+    return chain
+
+
 def check(jobs: int = 0) -> int:
-    """Build each prefix; returns how many were built.  WbError names the first patch that fails or warns."""
+    """Build each prefix that did not pass before; returns the number of patches.
+
+    WbError names the first patch that fails or warns.
+    """
     files = patchqueue.patches()
     touched = sorted({n for f in files for n in patchqueue.touched(f)})
     dirs = targets(touched)
     if not dirs:
         return 0
     flags = [f"-j{jobs or os.cpu_count()}", "W=1"]
-    if shutil.which("sparse"):
+    if sparse := shutil.which("sparse"):
         flags += ["C=1", f"CHECK={_write_checker(touched)}"]
     else:
         say("notice: sparse is not installed, checking with W=1 only")
     origin = base.locate()
     stock = base.stock(origin)
+    how = [kernel.compiler(), run([sparse, "--version"]).stdout if sparse else "", kconfig.fragments("slim"),
+           kconfig.fragments("slim", series=True), *dirs, *touched]
+    chain = keys(files, origin.ident, "\n".join(how))
     with base.lock("bisect"):
         known: set[tuple[str, str]] = set()
-        for count in range(len(files) + 1):
-            name = files[count - 1].name if count else "base"
-            sources.sync_patched(origin, stock, TREE, files[:count])
-            log = BUILD / "log" / f"bisect-{count:04}.log"
-            log.unlink(missing_ok=True)
-            _build(log, dirs, flags, count, f"building {name} ({count}/{len(files)})")
-            found = warnings(log.read_text(errors="replace"))
-            mine = {n for f in files[:count] for n in patchqueue.touched(f)}
-            if new := sorted(w for w in found - known if w[0] in mine):
-                raise WbError(f"{name}: new warning in {new[0][0]}: {new[0][1]}"
-                              + (f" and {len(new) - 1} more" if len(new) > 1 else "") + f": see {log}")
+        if before := sum(_passed(key) is not None for key in chain[1:]):
+            say(f"{before} of {len(files)} passed before")
+        for count, key in enumerate(chain):
+            found = _passed(key)
+            if found is None:
+                sources.sync_patched(origin, stock, TREE, files[:count])
+                found = _warnings_of(count, files, dirs, flags, known)
+                base.write_atomic(PASSED / f"{key}.json", json.dumps(sorted(found)))
+                _unsure().unlink()
             known |= found
     return len(files)
 
 
+def _passed(key: str) -> set[tuple[str, str]] | None:
+    """The warnings of a prefix that passed; None if it did not, or if that is not readable."""
+    try:
+        return {(name, message) for name, message in json.loads((PASSED / f"{key}.json").read_text())}
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _unsure() -> Path:
+    """Exists while out-slim has objects of a prefix that did not pass: make would not show their warnings again."""
+    return TREE / "out-slim" / "wb-unsure"
+
+
+def _warnings_of(count: int, files: list[Path], dirs: list[str], flags: list[str],
+                 known: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Build the first ``count`` patches in TREE; WbError for a warning that is not ``known`` in a file they touch."""
+    name = files[count - 1].name if count else "base"
+    if _unsure().exists():
+        base.remove(_unsure().parent)
+    _unsure().parent.mkdir(exist_ok=True)
+    _unsure().touch()
+    log = BUILD / "log" / f"bisect-{count:04}.log"
+    log.unlink(missing_ok=True)
+    _build(log, dirs, flags, count, f"building {name} ({count}/{len(files)})")
+    found = warnings(log.read_text(errors="replace"))
+    mine = {n for f in files[:count] for n in patchqueue.touched(f)}
+    if new := sorted(w for w in found - known if w[0] in mine):
+        raise WbError(f"{name}: new warning in {new[0][0]}: {new[0][1]}"
+                      + (f" and {len(new) - 1} more" if len(new) > 1 else "") + f": see {log}")
+    return found
+
+
 def _build(log: Path, dirs: list[str], flags: list[str], count: int, what: str) -> None:
     out = TREE / "out-slim"
-    out.mkdir(exist_ok=True)
     fragments = out / "wb-fragments.config"
     fragments.write_text(kconfig.fragments("slim", series=count > 0))
     # Not kconfig.check: an option of the series exists only from its patch on.
