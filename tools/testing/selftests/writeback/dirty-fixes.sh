@@ -127,8 +127,17 @@ function test_bytes() {
 
 # ---- strict limits ---------------------------------------------------------
 
-function test_share() {
+# cold_write(metric, result) - does a writer to the cold disk get on?
+function cold_write() {
 	local start end
+	now_us start
+	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
+	now_us end
+	metric "$1" "$(calc "($end - $start) / 1e6")" s
+	check "$2" holds "($end - $start) / 1e6 <= $COLD_SECONDS"
+}
+
+function test_share() {
 	disk_beside xfs busy fifo "link_mbps=$BUSY_MBPS"
 	set_limits ratio 10 20
 	drop_file "$MNT/file"
@@ -140,14 +149,9 @@ function test_share() {
 	WRITER=$!
 	# Shares are of the last few periods of 3 s.
 	sleep 20
-	now_us start
-	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
-	now_us end
+	cold_write cold_strict_s "a cold device with strict_limit takes data beside a busy one"
 	touch "$WB_OUT/idle"
 	wait "$WRITER"
-	metric cold_strict_s "$(calc "($end - $start) / 1e6")" s
-	check "a cold device with strict_limit takes data beside a busy one" \
-		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
 	drop_file /mnt/busy/file
 	drop_file "$MNT/file"
 	beside_stalled
@@ -157,26 +161,18 @@ function test_share() {
 
 # all_sent() - is nearly nothing dirty, but not yet under writeback?
 function all_sent() {
-	local -A now
-	while IFS=': ' read -r name kib _; do now[$name]=$kib; done < /proc/meminfo
-	((now[Dirty] * 1024 < now[Writeback] * 1024 / 10))
+	holds "$(vmstat nr_dirty) * 10 < $(vmstat nr_writeback)"
 }
 
 function beside_stalled() {
-	local mib=$((AVAIL * SENT_PCT / 5 / 100 / MIB)) start end
 	wbdisk_set busy stall_ms "$STALL_MS"
-	dd if=/dev/zero of=/mnt/busy/file bs=1M count="$mib" status=none
+	dd if=/dev/zero of=/mnt/busy/file bs=1M count=$((AVAIL * SENT_PCT / 5 / 100 / MIB)) status=none
 	sync /mnt/busy/file &
 	WRITER=$!
-	loop_until all_sent || note "stalled disk: $(grep -E '^(Dirty|Writeback):' /proc/meminfo | tr -s '\n ' ' ')"
-	now_us start
-	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
-	now_us end
+	loop_until all_sent || die "the disk that stands still was not sent its data"
+	cold_write cold_stalled_s "a cold device with strict_limit takes data beside one that stands still"
 	wbdisk_set busy stall_ms 0
 	wait "$WRITER"
-	metric cold_stalled_s "$(calc "($end - $start) / 1e6")" s
-	check "a cold device with strict_limit takes data beside one that stands still" \
-		holds "($end - $start) / 1e6 <= $COLD_SECONDS"
 }
 
 function test_start() {
@@ -206,14 +202,17 @@ function test_speed() {
 	set_limits ratio 10 20
 	# As long as the estimate needs to come down from 100 MB/s.
 	dd if=/dev/zero of="$MNT/file" bs=1M count=$((SLOW_MBPS * 15)) conv=fsync status=none
-	device=$(bdi_debug wb_stats | awk '$1 == "WbWriteBandwidth:" { print $2; exit }')
+	# The higher of two estimates, each of which is low after large bios (mm.md).
+	device=$({ bdi_debug wb_stats; bdi_debug stats; } |
+		awk '($1 == "WbWriteBandwidth:" && !seen++ || $1 == "BdiDrainRate:") && $2 > max { max = $2 }
+			END { print max + 0 }')
 	cgroup_create speed
 	cgroup_run speed dd if=/dev/zero of="$MNT/cgroup" bs=4k count=1 status=none
 	own=$(cgroup_wb speed WbWriteBandwidth)
 	metric cgroup_start_bw "${own:-none}" kB/s
 	metric device_bw "$device" kB/s
 	check "a new cgroup's bandwidth starts from its device's" \
-		holds "${own:-0} <= $SLOW_MBPS * 1000 * $FACTOR && ${own:-0} >= $device / $FACTOR"
+		holds "${own:-0} <= $device * $FACTOR && ${own:-0} >= $device / $FACTOR"
 }
 
 function test_trace() {
@@ -273,8 +272,8 @@ ktap_set_plan 16
 set_dirty expire_centisecs 360000
 test_bytes
 test_start
-test_speed
 test_share
+test_speed
 test_trace
 disk_teardown
 test_zero

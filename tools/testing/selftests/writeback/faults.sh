@@ -241,10 +241,6 @@ function test_full() {
 	check "$1: full: the file system is consistent" consistent "$FS"
 }
 
-function quota() {
-	xfs_quota -f -x -c "$1" "$MNT"
-}
-
 # used() - KiB that the quota of nobody says are in use
 function used() {
 	quota "report -u -b -N -n" | awk '$1 == "#65534" { print $2 }'

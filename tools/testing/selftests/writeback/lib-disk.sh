@@ -356,6 +356,11 @@ function disk_drop() {
 	umount_fs "/mnt/$1" && wbdisk_destroy "$1"
 }
 
+# quota(command) - of xfs_quota, which knows ext4's, too
+function quota() {
+	xfs_quota -f -x -c "$1" "$MNT"
+}
+
 # disk_write_stat(var) - "write requests, sectors of 512 B" since the disk exists
 function disk_write_stat() {
 	local f
