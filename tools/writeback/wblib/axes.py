@@ -281,6 +281,14 @@ _CASES = (
         needs_series=True,
     ),
     Case(
+        "ext4-inline",
+        "files that leave the inode (inline_data), with what was written before and after compared",
+        "none: fails on the stock kernel, where old content comes back",
+        (),
+        wall_s=40,
+        needs_series=True,
+    ),
+    Case(
         "tune-replay",
         "readers and a writer on one disk with two lists of settings, before and after: 'wb tune --simulate'",
         "none: compares settings",

@@ -181,7 +181,7 @@ METRICS = (
     MetricInfo(r"(cp_)?extents(_.*)?", "extents_M, cp_extents_M", "count", "lower", "extents of the file written"),
     MetricInfo(r"cp_mbps(_.*)?", "cp_mbps_M", "MB/s", "higher", "cp of a large file and sync"),
     MetricInfo(r"endio_lost_.*", "endio_lost_X", "count", "lower",
-               "ext4-endio: blocks of 4 KiB that read as zeros afterwards, with or without an error from fsync"),
+               "ext4-endio: blocks of 4 KiB that are not there afterwards, with or without an error from fsync"),
     MetricInfo(r"powercut_(cuts|ops|acks)", "powercut_cuts, powercut_ops, powercut_acks", "count", "",
                "powercut: power cuts, operations before them, and fsyncs that returned 0"),
     MetricInfo(r"(powercut|logwrites)_bytes", "powercut_bytes, logwrites_bytes", "bytes", "",

@@ -72,16 +72,6 @@ function fresh() {
 	ext4_new "$1" -m 0
 }
 
-# power_cut(options) - power off and on, mount
-function power_cut() {
-	wbdisk_set test cut 1
-	umount_fs "$MNT" 2> /dev/null
-	wbdisk_set test power 0
-	wbdisk_set test power 1
-	loop_until "[ -b $DISK_DEV ]"
-	ext4_mount "$1" || die "cannot mount after the cut"
-}
-
 # end(what) - one result, and the end of this disk
 function end() {
 	umount_fs "$MNT"
@@ -104,7 +94,7 @@ function run_cut() {
 	mv "$MNT/rename.tmp" "$MNT/rename"
 	put "$MNT/truncate" $NEW_SEED
 	sleep "$2"
-	power_cut "$1"
+	ext4_power_cut "$1"
 	for file in new rename truncate fsynced; do
 		is[$file]=$(state "$MNT/$file")
 		[ "${is[$file]}" != stale ] || lost=1
@@ -130,11 +120,6 @@ function io() {
 	die "cannot write $1"
 }
 
-# commit() - of the journal, and of no data but what that needs
-function commit() {
-	dd if=/dev/zero of="$MNT/other" bs=4K count=1 conv=fsync status=none || die "cannot write to $MNT"
-}
-
 # no_stale(file) - is there nothing that the disk had before?
 function no_stale() {
 	"$WB_DIR/fs_blocks" verify "$1" $NEW_SEED 0 "$PAGES" 1 > "$WB_OUT/stale" || return
@@ -152,8 +137,8 @@ function run_opened() {
 	io "$file" "pwrite -S 0x31 0 100"
 	io "$file" "pwrite -S 0x31 -b 16k 100 16k"
 	exec {fd}>&-
-	commit
-	power_cut delalloc
+	ext4_commit
+	ext4_power_cut delalloc
 	check "$what: no old data" no_stale "$file"
 	end "$what"
 }
@@ -171,8 +156,8 @@ function run_mapped() {
 	ext4_falloc "$file" 0 16k || die "cannot fallocate $file"
 	io "$file" "pwrite -S 0x32 -b 16k 0 16k"
 	exec {fd}>&-
-	commit
-	power_cut delalloc
+	ext4_commit
+	ext4_power_cut delalloc
 	no_stale "$file"
 	check "$what: a commit wrote the new data" cmp -s -n 16384 "$file" <(tr '\0' 2 < /dev/zero)
 	end "$what"
@@ -188,8 +173,8 @@ function run_replaced() {
 	put "$file.tmp" $NEW_SEED
 	remount nodelalloc,dioread_lock
 	mv "$file.tmp" "$file"
-	commit
-	power_cut delalloc
+	ext4_commit
+	ext4_power_cut delalloc
 	is=$(state "$file")
 	note "$what: $is"
 	check "$what: whole" one_of "$is" old new

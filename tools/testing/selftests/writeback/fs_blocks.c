@@ -4,6 +4,7 @@
  *
  *	fs_blocks write|make FILE SEED FIRST COUNT STRIDE
  *	fs_blocks verify FILE SEED FIRST COUNT STRIDE
+ *	fs_blocks truncate FILE SIZE
  *
  * Blocks are of 4096 bytes: number FIRST, FIRST + STRIDE, ..., COUNT of them.
  * Every 8 bytes of a block are a hash of SEED and their offset in the file.
@@ -18,9 +19,10 @@
  *	gap_zero N gap_stale N gap_other N	the blocks between and behind them
  * where stale is a block that has 8 bytes 0xAA somewhere, what the disk was filled
  * with before.
+ * "truncate" is truncate(2), which does not open the file.
  *
- * Exit code 0, 1 with one line on standard error if the file cannot be read, 2 on
- * bad usage.
+ * Exit code 0, 1 with one line on standard error if the file cannot be opened or
+ * truncated, 2 on bad usage.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,6 +126,15 @@ int main(int argc, char **argv)
 	char *end;
 	int i, fd, writes;
 
+	if (argc == 4 && !strcmp(argv[1], "truncate")) {
+		arg[0] = strtoull(argv[3], &end, 10);
+		if (*end || end == argv[3])
+			goto usage;
+		if (!truncate(argv[2], arg[0]))
+			return 0;
+		fprintf(stderr, "fs_blocks: %s: %s\n", argv[2], strerror(errno));
+		return 1;
+	}
 	if (argc != 7 || (strcmp(argv[1], "write") && strcmp(argv[1], "make") &&
 			  strcmp(argv[1], "verify")))
 		goto usage;
@@ -145,6 +156,7 @@ int main(int argc, char **argv)
 				 argv[1][0] == 'w') :
 			do_verify(fd, arg[0], arg[1], arg[2], arg[3]);
 usage:
-	fprintf(stderr, "usage: fs_blocks write|make|verify FILE SEED FIRST COUNT STRIDE\n");
+	fprintf(stderr, "usage: fs_blocks write|make|verify FILE SEED FIRST COUNT STRIDE\n"
+		"       fs_blocks truncate FILE SIZE\n");
 	return 2;
 }

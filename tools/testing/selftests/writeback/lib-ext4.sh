@@ -49,6 +49,21 @@ function ext4_remount() {
 	umount_fs "$MNT" && ext4_mount "$1"
 }
 
+# ext4_power_cut(options) - power off and on, mount
+function ext4_power_cut() {
+	wbdisk_set test cut 1
+	umount_fs "$MNT" 2> /dev/null
+	wbdisk_set test power 0
+	wbdisk_set test power 1
+	loop_until "[ -b $DISK_DEV ]"
+	ext4_mount "$1" || die "cannot mount after the cut"
+}
+
+# ext4_commit() - of the journal, and of no data but what that needs
+function ext4_commit() {
+	dd if=/dev/zero of="$MNT/other" bs=4K count=1 conv=fsync status=none || die "cannot write to $MNT"
+}
+
 # ext4_attr(name) - value of an attribute of the mounted file system, 0 if the
 # kernel does not have it
 function ext4_attr() {
