@@ -5,14 +5,17 @@
 # tmpfs must give the same file, also when the page cache and the journal are gone.
 #
 #	again	what fallocate moved to a block is overwritten
-#	mapped	the same for a page that is written through mmap, then with write()
+#	mapped	what a write through mmap moved to a block is overwritten with write()
+#	longer	what truncate moved to a block is overwritten
 #	emptied	grows, is truncated to 0 before writeback, then fallocate
 #	cut	grows, is truncated to what the inode could hold, then written to
 #	append	the same, then continued
 #	full	grows, and goes on when too few blocks are free for delayed allocation
-#	lack	cannot grow: no block is free
+#	lack	no block is free: write, fallocate, mmap and truncate fail, the file stays
+#		as it is, and the file system has no error
 #	power	synced, grows, its pages are sent to the disk, an empty file is synced,
 #		the power is cut: what was synced must be there
+#	fast	with fast_commit: synced, grows, synced again, the power is cut
 #	path	grows with truncate(2), and nobody opened it since the mount
 
 # shellcheck source=functions.sh
@@ -24,10 +27,19 @@ readonly DISK_MIB=64
 # Less than ext4 wants to see free for delayed allocation: 4 batches of 32 per CPU.
 readonly LEFT_BLOCKS=64
 readonly REFERENCE=/mnt/reference
-readonly SCENARIOS=(again mapped emptied cut append full lack power path)
-readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal)
+readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast path)
+readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal data=writeback)
 
 opt_parse "ext4: files that leave the inode (inline_data)." "$@"
+
+# Options of mke2fs that a scenario needs beside inline_data
+readonly -A FEATURES=([fast]=",fast_commit")
+
+# wrong(what) - the result of this scenario is a failure
+function wrong() {
+	note "$1"
+	WRONG=1
+}
 
 # io(command of xfs_io...) - on $DIR/file, in one process
 function io() {
@@ -49,8 +61,12 @@ function op_again() {
 }
 
 function op_mapped() {
-	io "pwrite -S 0x11 0 20" "truncate 4096" "mmap 0 4096" "mwrite -S 0x22 0 4096" \
-		"msync -s" munmap "pwrite -S 0x33 0 4096" fsync
+	io "pwrite -S 0x11 0 20" "mmap 0 4096" "mwrite -S 0x22 0 20" "msync -s" munmap \
+		"pwrite -S 0x33 0 20" fsync
+}
+
+function op_longer() {
+	io "pwrite -S 0x11 0 20" "truncate 4096" "pwrite -S 0x33 0 20" fsync
 }
 
 function op_emptied() {
@@ -73,14 +89,14 @@ function op_full() {
 }
 
 function op_lack() {
-	io "pwrite -S 0x11 0 20" fsync
+	io "pwrite -S 0x11 0 100" fsync
 	on_ext4 no_room
 }
 
 function op_path() {
 	io "pwrite -S 0x11 0 20" fsync
 	on_ext4 ext4_remount "$MOUNT"
-	"$WB_DIR/fs_blocks" truncate "$DIR/file" 5000 || note "cannot truncate"
+	"$WB_DIR/fs_blocks" truncate "$DIR/file" 5000 || wrong "cannot truncate"
 	io "pwrite -S 0x33 4096 100" fsync
 }
 
@@ -89,19 +105,38 @@ function op_power() {
 	on_ext4 grow_and_cut
 }
 
+function op_fast() {
+	io "pwrite -S 0x11 0 20" fsync
+	on_ext4 sync -f "$MNT"
+	io "pwrite -S 0x22 20 8000" fsync
+	on_ext4 cut_power
+}
+
 # leave_blocks() - all but LEFT_BLOCKS of the free blocks are taken
 function leave_blocks() {
 	local free
 	echo 0 > "/sys/fs/ext4/$DISK_NAME/reserved_clusters"
 	free=$(stat -f -c %f "$MNT")
-	ext4_falloc "$MNT/filler" 0 $(((free - LEFT_BLOCKS) * 4096)) || note "cannot take blocks"
+	ext4_falloc "$MNT/filler" 0 $(((free - LEFT_BLOCKS) * 4096)) || wrong "cannot take blocks"
 }
 
-# no_room() - a write beyond the inode fails, and leaves the file as it was
+# no_room() - what needs a block fails, each way
 function no_room() {
-	ext4_fill || note "cannot fill the disk"
-	! xfs_io -c "pwrite -S 0x22 20 8000" "$MNT/file" > /dev/null 2>&1 || note "written without a free block"
-	truncate -s 20 "$MNT/file"
+	local command
+	ext4_fill || wrong "cannot fill the disk"
+	for command in "pwrite -S 0x22 100 8000" "falloc 0 64k" "mwrite -S 0x22 0 100" "truncate 8000"; do
+		(xfs_io -c "mmap 0 4096" -c "$command" "$MNT/file" > "$WB_OUT/xfs_io" 2>&1)
+		# A fault without a block is SIGBUS; of the others there are only messages.
+		[ $? -gt 128 ] || grep -q "No space left" "$WB_OUT/xfs_io" || wrong "$command: done without a free block"
+	done 2> /dev/null
+	[ "$(ext4_attr errors_count)" -eq 0 ] || wrong "the file system has an error"
+}
+
+# cut_power() - off and on; an empty file system if what is there cannot be mounted
+function cut_power() {
+	ext4_power_cut "$MOUNT" && return
+	wrong "cannot mount after the cut"
+	ext4_new "$MOUNT"
 }
 
 # grow_and_cut() - power fails between the commit and the next one.  Behind the pages
@@ -113,24 +148,24 @@ function grow_and_cut() {
 	xfs_io -c "sync_range -w 0 32m" "$MNT/bulk"
 	xfs_io -c "sync_range -w 0 8020" "$MNT/file"
 	xfs_io -f -c fsync "$MNT/empty"
-	ext4_power_cut "$MOUNT"
+	cut_power
 	note "after the cut: $(stat -c %s "$MNT/file") bytes"
 	truncate -s 20 "$MNT/file"
 }
 
 # as_written() - is the file on ext4 that of the reference?
 function as_written() {
-	cmp "$REFERENCE/file" "$MNT/file" && return
+	cmp "$REFERENCE/file" "$MNT/file" && return "$WRONG"
 	note "$(stat -c %s "$MNT/file") bytes, first: $(od -An -tx1 -N 8 "$MNT/file")"
 	return 1
 }
 
 # run_scenario(scenario, mount options) - two results
 function run_scenario() {
-	local DIR MOUNT=$2
+	local DIR MOUNT=$2 WRONG=0
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	# shellcheck disable=SC2086 # words
-	ext4_new "$2" -m 0 ${EXT4_FORMAT[inline_data]}
+	ext4_new "$2" -m 0 ${EXT4_FORMAT[inline_data]/inline_data/inline_data${FEATURES[$1]-}}
 	mount -t tmpfs none "$REFERENCE" || die "no tmpfs"
 	for DIR in "$MNT" "$REFERENCE"; do
 		"op_$1"

@@ -94,7 +94,7 @@ function run_cut() {
 	mv "$MNT/rename.tmp" "$MNT/rename"
 	put "$MNT/truncate" $NEW_SEED
 	sleep "$2"
-	ext4_power_cut "$1"
+	ext4_power_cut "$1" || die "cannot mount after the cut"
 	for file in new rename truncate fsynced; do
 		is[$file]=$(state "$MNT/$file")
 		[ "${is[$file]}" != stale ] || lost=1
@@ -138,7 +138,7 @@ function run_opened() {
 	io "$file" "pwrite -S 0x31 -b 16k 100 16k"
 	exec {fd}>&-
 	ext4_commit
-	ext4_power_cut delalloc
+	ext4_power_cut delalloc || die "cannot mount after the cut"
 	check "$what: no old data" no_stale "$file"
 	end "$what"
 }
@@ -157,7 +157,7 @@ function run_mapped() {
 	io "$file" "pwrite -S 0x32 -b 16k 0 16k"
 	exec {fd}>&-
 	ext4_commit
-	ext4_power_cut delalloc
+	ext4_power_cut delalloc || die "cannot mount after the cut"
 	no_stale "$file"
 	check "$what: a commit wrote the new data" cmp -s -n 16384 "$file" <(tr '\0' 2 < /dev/zero)
 	end "$what"
@@ -174,7 +174,7 @@ function run_replaced() {
 	remount nodelalloc,dioread_lock
 	mv "$file.tmp" "$file"
 	ext4_commit
-	ext4_power_cut delalloc
+	ext4_power_cut delalloc || die "cannot mount after the cut"
 	is=$(state "$file")
 	note "$what: $is"
 	check "$what: whole" one_of "$is" old new
