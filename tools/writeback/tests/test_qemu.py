@@ -88,6 +88,7 @@ def test_exact_lane_is_exact(tmp_path: Path) -> None:
     text = " ".join(argv)
     assert "-icount shift=0,sleep=off -seed 7 -rtc base=2026-01-01,clock=vm" in text
     assert "-smp 1" in text
+    assert "no_timer_check" not in text
     assert "-drive" not in argv
     assert argv[-1].endswith("-- wb-case case --seed=1")
 
@@ -117,6 +118,7 @@ def test_functional_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     argv = qemu.command(_guest(lane="functional", disk="nvme"), tmp_path)
     assert "nvme,drive=d0,serial=wb0" in argv
     assert "-icount" not in argv
+    assert "no_timer_check" in argv[-1]
     with pytest.raises(WbError, match="ahci or nvme"):
         qemu.command(_guest(lane="functional", disk="floppy"), tmp_path)
 

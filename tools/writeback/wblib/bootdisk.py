@@ -33,7 +33,7 @@ PACKAGES = (
     "e2fsprogs,xfsprogs,fio,jq,mawk,procps,dmsetup,util-linux"
 )
 SECURITY = "http://deb.debian.org/debian-security"
-CMDLINE = "console=ttyS0 panic=-1 kunit.enable=1"
+CMDLINE = f"console=ttyS0 panic=-1 kunit.enable=1 {qemu.WALL_CLOCK_ARGS}"
 # No network (a slim kernel has no IP), no login; a unit that needs either would only fail.
 UNIT = """\
 [Unit]
