@@ -72,3 +72,11 @@ def test_another_seed_must_change_what_is_measured(
     same, other = check.determinism(1)
     assert not same.problem
     assert bool(other.problem) != depends
+
+
+@pytest.mark.parametrize(("p99", "p90", "slower"), [(3000, 150, True), (1500, 250, True), (2000, 200, False),
+                                                    (0, 0, False)])
+def test_functional_reads_are_slower_at_one_of_the_tails(p99: float, p90: float, slower: bool) -> None:
+    idle = {"read_p99": 1000.0, "read_p90": 100.0}
+    assert check.slower(idle, {"read_p99": p99, "read_p90": p90}) is slower
+    assert not check.slower(dict.fromkeys(idle, 0.0), {"read_p99": p99, "read_p90": p90})
