@@ -43,6 +43,16 @@ def test_only_what_can_be_installed_is_packaged() -> None:
     assert caught.value.code == 2
 
 
+def test_a_damaged_or_endless_configuration_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "config.gz"
+    for data in (b"hello", gzip.compress(b"CONFIG_MODULES=y\n" * 9)[:-9]):
+        mine.write_bytes(data)
+        with pytest.raises(WbError, match="can be read"):
+            deb.read_config(str(mine))
+    with pytest.raises(WbError, match="not a kernel configuration"):
+        deb.read_config("/dev/zero")
+
+
 @pytest.mark.parametrize(("text", "said"), [(None, "can be read"), ("hello\n", "not a kernel configuration")])
 def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
     mine = tmp_path / "my.config"

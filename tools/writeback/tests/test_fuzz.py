@@ -36,7 +36,9 @@ COMMANDS = (
     ["plot", "x", "-o"], ["report"], ["report", "-o"], ["check", "--tier"], ["check", "--tier", "unit", "--seed"],
     ["shell", "--kernel"], ["build", "--kernel"], ["build", "--flavour"], ["build", "-j"], ["series"],
     ["watch", "--interval"], ["watch", "--count"], ["tune", "--goal"], ["tune", "--max-mib"], ["tune", "--measured"],
-    ["tune", "--seeds"],
+    ["tune", "--seeds"], ["deb", "--kernel"], ["deb", "--config"], ["deb", "-j"], ["stress", "--kernel"],
+    ["stress", "--flavour"], ["stress", "--case"], ["stress", "--seeds"], ["lab"], ["lab", "pack", "x"],
+    ["lab", "kcidb", "-o", "y"],
 )
 GOOD = results.Result(
     "read-latency", "stock", {"disk": "fifo", "fs": "xfs", "sched": "none", "wbt": "default", "writer": "idle"}, 1,
@@ -71,7 +73,7 @@ def idle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     def accepted(*_args: object, **_kw: object) -> None:
         raise KeyboardInterrupt
     for target in ("wblib.runner.run_many", "wblib.runner.prepare", "wblib.kernel.build", "wblib.series.lint",
-                   "wblib.local.run_local", "wblib.sources.prepare", "wblib.patchqueue.export"):
+                   "wblib.local.run_local", "wblib.sources.prepare", "wblib.patchqueue.export", "os.execv"):
         module, name = target.rsplit(".", 1)
         if hasattr(__import__(module, fromlist=[name]), name):
             monkeypatch.setattr(target, accepted)

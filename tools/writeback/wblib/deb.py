@@ -10,6 +10,7 @@ import platform
 import shlex
 import shutil
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +109,10 @@ def load(products: Path, variant: str, out: Path, patchset: str) -> Packages:
     return Packages(meta["release"], meta["version"], image, headers, built)
 
 
+# A whole configuration has some 300 KiB; a device may have no end.
+CONFIG_MAX = 16 << 20
+
+
 def wanted_config(config: str, series: bool) -> str:
     """The options to build with: fragments for slim, a whole configuration and debian.config for the others."""
     extra = [CONFIGS / "patched.config"] if series else []
@@ -128,10 +133,10 @@ def read_config(config: str) -> str:
         places = [Path(config)]
     for place in places:
         try:
-            data = place.read_bytes()
-        except OSError:
+            with gzip.open(place) if place.suffix == ".gz" else place.open("rb") as file:
+                text = file.read(CONFIG_MAX).decode(errors="replace")
+        except (OSError, EOFError, zlib.error):
             continue
-        text = gzip.decompress(data).decode() if place.suffix == ".gz" else data.decode(errors="replace")
         if "CONFIG_MODULES=y" not in text:
             raise WbError(f"{place} is not a kernel configuration with modules", 2)
         return text
