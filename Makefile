@@ -74,5 +74,5 @@ clean: ## remove results; kernels and downloads stay
 distclean: clean ## remove everything generated
 	rm -rf -- '$(WB_BUILD)'
 
-.PHONY: help demo check stress report deps kernel shell run bench tree export series bisect-check checkpatch lint unit clean distclean
+.PHONY: help demo check stress report deps kernel deb shell run bench tree export series bisect-check checkpatch lint unit clean distclean
 .DEFAULT_GOAL := help
