@@ -30,7 +30,7 @@ fi
 # shellcheck source=/dev/null
 . "$WB_DIR/../kselftest/ktap_helpers.sh"
 
-MAX_RETRIES=600
+RETRY_FOR=60		# seconds
 RETRY_INTERVAL=.1	# seconds
 
 # ---- options ---------------------------------------------------------------
@@ -183,10 +183,10 @@ function tasks_end() {
 
 # loop_until(cmd) - evaluate cmd until it succeeds; 1 after a minute of failure
 function loop_until() {
-	local cmd="$*" i=0
+	local cmd="$*" loop_end=$((SECONDS + RETRY_FOR))
 	while true; do
 		eval "$cmd" && return 0
-		[[ $((i++)) -eq $MAX_RETRIES ]] && return 1
+		((SECONDS >= loop_end)) && return 1
 		sleep "$RETRY_INTERVAL"
 	done
 }
