@@ -37,3 +37,11 @@ def test_an_interrupt_ends_the_whole_group(mine: bool, monkeypatch: pytest.Monke
             return
         time.sleep(0.02)
     raise AssertionError("the command's own child goes on")
+
+
+def test_cpus_are_those_of_the_container(tmp_path: Path) -> None:
+    quota, allowed = tmp_path / "cpu.max", len(os.sched_getaffinity(0))
+    for text, most in (("max 100000", allowed), ("50000 100000", 1), ("150000 100000", 2), ("", allowed)):
+        quota.write_text(text + "\n")
+        assert proc.cpus(quota) == min(most, allowed)
+    assert proc.cpus(tmp_path / "none") == allowed

@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from . import axes as ax
 from . import compare, identity, qemu, ranges, results
 from .errors import WbError
-from .proc import say
+from .proc import cpus, say
 from .results import Result
 from .stats import number, summary, table
 from .suites import SUITES, Job, Suite, jobs, left_out, seeds, suite
@@ -133,7 +132,7 @@ def command(job: Job, *, cpu: str = qemu.CPU, flavour: str = "slim", force: bool
 
 def check_jobs(wanted: int | None) -> int:
     """Guests side by side: what -j asks for, 1..256, or one per core; WbError (code 2) for another number."""
-    parallel = wanted if wanted is not None else os.cpu_count() or 1
+    parallel = wanted if wanted is not None else cpus()
     if not 1 <= parallel <= 256:
         raise WbError(f"-j {parallel}: must be 1..256", 2)
     return parallel

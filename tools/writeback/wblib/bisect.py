@@ -5,7 +5,6 @@ A prefix that passed is remembered, as BUILD/bisect/KEY.json, with its warnings:
 """
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from . import base, kconfig, kernel, patchqueue, sources
 from .errors import WbError
 from .paths import BUILD
-from .proc import run, say, sha256_file, sha256_text
+from .proc import cpus, run, say, sha256_file, sha256_text
 
 TREE = base.SRC / "bisect"
 PASSED = BUILD / "bisect"
@@ -74,7 +73,7 @@ def check(jobs: int = 0) -> int:
     dirs = targets(touched)
     if not dirs:
         return 0
-    flags = [f"-j{jobs or os.cpu_count()}", "W=1"]
+    flags = [f"-j{jobs or cpus()}", "W=1"]
     if sparse := shutil.which("sparse"):
         flags += ["C=1", f"CHECK={_write_checker(touched)}"]
     else:

@@ -189,6 +189,10 @@ def _settle(stage: Path, content: Content, fallback: str, log: Path) -> None:
     (work / "etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
     (work / "etc/default/grub.d").mkdir(parents=True)
     (work / "boot/efi").mkdir(parents=True)
+    (work / "etc/systemd/system.conf.d").mkdir(parents=True)
+    # Its 90 s are little for a disk that a busy host emulates.
+    (work / "etc/systemd/system.conf.d/wb.conf").write_text(
+        "[Manager]\nDefaultTimeoutStartSec=900\nDefaultDeviceTimeoutSec=900\n")
     (work / "etc/fstab").write_text(FSTAB)
     (work / "etc/hostname").write_text("wb\n")
     (work / "etc/default/grub.d/wb.cfg").write_text(
@@ -203,6 +207,8 @@ def _settle(stage: Path, content: Content, fallback: str, log: Path) -> None:
     for name in ("boot-check", "grub-probe"):
         shutil.copy(GUEST / name, work / "opt/wb" / name)
     shutil.copytree(content.selftests, work / "opt/kselftest")
+    # Whatever the umask: daemons that are not root read /etc.
+    run(["chmod", "-R", "u+rwX,go+rX", work])
     run(_as_root("cp", "-r", "--preserve=mode,links", "--no-dereference", f"{work}/.", stage))
     base.remove(work)
     # The real grub-probe comes back at once: update-grub uses it when the packages are purged.

@@ -18,7 +18,7 @@ from . import axes as ax
 from . import base, dkms, kconfig, kernel, patchqueue, sources
 from .errors import WbError
 from .paths import BUILD, CONFIGS
-from .proc import need, run, say, sha256_file, sha256_text
+from .proc import cpus, need, run, say, sha256_file, sha256_text
 
 # Raise when the way of packaging changes what comes out.
 RECIPE = 1
@@ -211,7 +211,7 @@ def _package(what: sources.Source, kind: str, wanted: str, key: str, jobs: int) 
     version = f"{base.kernel_version(tree)}-1+{SUFFIX[what.variant].lstrip('-').replace('-', '.')}{count}.{key[:8]}"
     for old in tree.glob(f"{SOURCE}_*"):
         old.unlink()
-    argv = kernel.make(tree, out, f"-j{jobs or os.cpu_count()}", f"LOCALVERSION={SUFFIX[what.variant]}",
+    argv = kernel.make(tree, out, f"-j{jobs or cpus()}", f"LOCALVERSION={SUFFIX[what.variant]}",
                        f"DPKG_FLAGS=--hook-init='{REDATE}'", "bindeb-pkg")
     kernel.compile_in(argv, log, f"packaging the {what.variant} kernel", env=_env(version))
     _keep(tree, out, key, version, round(time.monotonic() - start))

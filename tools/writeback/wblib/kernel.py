@@ -14,7 +14,7 @@ from pathlib import Path
 from . import base, kconfig, sources
 from .errors import WbError
 from .paths import BUILD, SELFTESTS, TOOLS
-from .proc import need, run, say, sha256_file, sha256_text
+from .proc import cpus, need, run, say, sha256_file, sha256_text
 
 # Raise when the way of building changes what comes out.
 RECIPE = 2
@@ -182,7 +182,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
     configure(tree, out, wanted, log)
-    compile_in(make(tree, out, f"-j{jobs or os.cpu_count()}", "bzImage", "modules"), log,
+    compile_in(make(tree, out, f"-j{jobs or cpus()}", "bzImage", "modules"), log,
                f"building the {what.variant} kernel")
     _check_unchanged(what)
     release = (out / "include/config/kernel.release").read_text().strip()

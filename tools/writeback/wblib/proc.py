@@ -37,6 +37,16 @@ def need(tool: str, package: str) -> str:
     return path
 
 
+def cpus(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """CPUs this process may use, at least 1: its affinity, and its container's ``quota`` (cgroup v2), rounded up."""
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        share, period = map(int, quota.read_text().split())
+    except (OSError, ValueError):  # none, or "max"
+        return allowed
+    return max(1, min(allowed, -(-share // period)))
+
+
 def say(text: str) -> None:
     """Print one progress line to stderr, so that stdout stays parseable."""
     print(text, file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from . import kernel as kernels
 from . import ktap, qemu, results
 from .errors import WbError
 from .paths import RESULTS, ROOT
-from .proc import run, say, sha256_file
+from .proc import cpus, run, say, sha256_file
 from .progress import Progress
 from .suites import Job
 
@@ -94,7 +94,7 @@ def run_many(
     jobs go on.  On Ctrl-C the running guests are killed, finished results stay.
     """
     options = options or Options()
-    parallel = parallel or os.cpu_count() or 1
+    parallel = parallel or cpus()
     kinds = [(j.kernel, ax.case(j.case).python, ax.case(j.case).foreign) for j in jobs]
     prepared = {kind: prepare(kind[0], options, python=kind[1], foreign=kind[2]) for kind in dict.fromkeys(kinds)}
     of = dict(enumerate(prepared[kind] for kind in kinds))
