@@ -2,6 +2,7 @@
 """What a guest may do to the host: end well, die, hang, leave half a tar.  The guests are shell scripts."""
 
 import io
+import os
 import tarfile
 import time
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_silence_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     start = time.monotonic()
     monkeypatch.setattr(qemu, "_cpu_s", lambda _pid: 5 * (time.monotonic() - start))
     assert "hung: silent" in _run(monkeypatch, tmp_path, "exec sleep 60").problem
+
+
+def test_cpu_time_of_a_process_is_counted() -> None:
+    before, end = qemu._cpu_s(os.getpid()), time.process_time() + 0.5
+    while time.process_time() < end:
+        pass
+    # In ticks of 10 ms.
+    assert qemu._cpu_s(os.getpid()) - before > 0.4
+    assert qemu._cpu_s(2**22 + 1) == 0
 
 
 def test_a_guest_that_gets_little_cpu_is_not_silent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

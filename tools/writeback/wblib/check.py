@@ -204,10 +204,11 @@ def functional(seed: int) -> Iterator[Verdict]:
     """Real libata and nvme drivers on QEMU's AHCI and NVMe disks: cases pass, writeback hurts reads."""
     for device in ("ahci", "nvme"):
         options = runner.Options(lane="functional", on=device, force=True)
-        idle, problem = _functional_reads("idle", seed, options)
-        yield Verdict(f"read-latency, idle writer, on {device}", problem)
-        buffered, problem = _functional_reads("buffered", seed, options)
-        yield Verdict(f"read-latency, buffered writer, on {device}", problem)
+        reads: dict[str, dict[str, float]] = {}
+        for writer in ("idle", "buffered"):
+            reads[writer], problem = _functional_reads(writer, seed, options)
+            yield Verdict(f"read-latency, {writer} writer, on {device}", problem)
+        idle, buffered = reads["idle"], reads["buffered"]
         if not slower(idle, buffered):
             # The host was busy all the time: give it one more chance to show an idle disk.
             again, _ = _functional_reads("idle", seed + FUNCTIONAL_SEEDS, options)

@@ -22,6 +22,8 @@ from .proc import cpus, need, run, say, sha256_file, sha256_text
 
 # Raise when the way of packaging changes what comes out.
 RECIPE = 1
+# A whole configuration has some 300 KiB; a device may have no end.
+CONFIG_MAX = 16 << 20
 # uname -r is the version and this.
 SUFFIX = {"stock": "-stock", "patched": "-calm", "tree": "-calm-tree"}
 # mkdebian writes the time of the build; make would squeeze two spaces into one.
@@ -107,10 +109,6 @@ def load(products: Path, variant: str, out: Path, patchset: str) -> Packages:
     config = products / "config"
     built = kernel.Kernel(variant, meta["key"], meta["release"], image, config, out, sha256_file(config), patchset)
     return Packages(meta["release"], meta["version"], image, headers, built)
-
-
-# A whole configuration has some 300 KiB; a device may have no end.
-CONFIG_MAX = 16 << 20
 
 
 def wanted_config(config: str, series: bool) -> str:

@@ -120,7 +120,7 @@ def _collect(flavour: str, python: bool = False, foreign: bool = False) -> dict[
     wanted |= FOREIGN if foreign else {}
     for name, package in wanted.items():
         # Not the caller's PATH first: the guest has no other directories.
-        found = Path(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") or need(name, package))
+        found = Path(need(name, package, first="/usr/sbin:/usr/bin:/sbin:/bin"))
         files[_merged(found)] = found.resolve()
     if tracing:
         # Debian's /usr/bin/perf is a script that looks for the running kernel's version.

@@ -63,6 +63,12 @@ def touched(patch: Path) -> list[str]:
     return sorted(names)
 
 
+def clean_env() -> dict[str, str]:
+    """The environment without the user's, the host's or a hook's settings of git."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    return clean | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
 def git(repo: Path, *args: str, env: Mapping[str, str] | None = None, check: bool = True) -> str:
     """Run git in ``repo`` without the user's or the host's configuration; return stdout.
 
@@ -77,10 +83,9 @@ def git(repo: Path, *args: str, env: Mapping[str, str] | None = None, check: boo
 
 
 def _git(repo: Path, args: Sequence[str], env: Mapping[str, str] | None) -> "subprocess.CompletedProcess[str]":
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    clean |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8", **(env or {})}
-    return subprocess.run([need("git", "git"), "-C", os.fspath(repo), "-c", "safe.directory=*", *args], env=clean,
-                          capture_output=True, text=True, errors="surrogateescape", check=False)
+    return subprocess.run([need("git", "git"), "-C", os.fspath(repo), "-c", "safe.directory=*", *args],
+                          env={**clean_env(), "LC_ALL": "C.UTF-8", **(env or {})}, capture_output=True, text=True,
+                          errors="surrogateescape", check=False)
 
 
 def new_repo(repo: Path, *, bulk: bool = False) -> None:

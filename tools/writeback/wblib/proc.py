@@ -29,9 +29,12 @@ def uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def need(tool: str, package: str) -> str:
-    """Return the path of ``tool``; WbError names the Debian ``package`` when it is missing."""
-    path = shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+def need(tool: str, package: str, first: str = "") -> str:
+    """Return the path of ``tool``; WbError names the Debian ``package`` when it is missing.
+
+    first: directories to look in before those of PATH, separated by colons.
+    """
+    path = shutil.which(tool, path=":".join(filter(None, [first, os.environ.get("PATH"), "/usr/sbin:/sbin"])))
     if path is None:
         raise WbError(f"{tool} not found: run 'make deps' or install the package {package}")
     return path
