@@ -33,7 +33,7 @@ readonly DIRTY_MIB=8 MARGIN_MS=1000
 readonly KILL_MS=300
 readonly SLOW_MBPS=8 SLOW_MIB=16
 readonly MEMORY_MIB=64 CGROUP_BYTES=16777216 SPARE_MIB=96 RAM_MIB=8192
-readonly SUSPEND_S=3	# +1: CPU
+readonly SUSPEND_S=3	# and a second for the CPU time of dmsetup and fsync
 
 opt_add part all "all|${PARTS// /|}" "one part, or all"
 opt_parse "Stalls, signals, freeze, suspend, little memory: who waits how long." "$@"

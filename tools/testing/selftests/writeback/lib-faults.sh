@@ -75,7 +75,7 @@ function stat_error_kb() {
 	echo $(((n > 0 ? n : 1) * cpus * 8 * (1 + log) * $(getconf PAGE_SIZE 2> /dev/null || echo 4096) / 1024))
 }
 
-# no_charge(kB) - is nothing in flight or held, and no more than that dirty?
+# no_charge(kB) - is nothing in flight or held, and less than that dirty?
 function no_charge() {
 	[ "$(wbdisk_stat test inflight_bytes)" = 0 ] && wbt_uncharged "$DISK_NAME" || return
 	sync -f "$MNT" 2> /dev/null
