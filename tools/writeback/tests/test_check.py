@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,10 +67,12 @@ def test_another_seed_must_change_what_is_measured(
         return qemu.Outcome(0, f"TAP version 13\n1..1\n# read_p99: {value} us\nok 1 works\n", 1.0)
 
     monkeypatch.setattr(check, "BUILD", tmp_path)
-    monkeypatch.setattr(runner, "prepare", lambda *_: None)
+    (tmp_path / "cpio").write_bytes(b"a" * 9000 + bytes(tmp_path if depends else Path("src")) + b"/wbdisk.c\0")
+    monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio"))
     monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
     monkeypatch.setattr(qemu, "run", run)
-    same, other = check.determinism(1)
+    path, same, other = check.determinism(1)
+    assert bool(path.problem) == depends
     assert not same.problem
     assert bool(other.problem) != depends
 

@@ -3,6 +3,8 @@
 
 import argparse
 import filecmp
+import mmap
+import os
 import shutil
 import subprocess
 import sys
@@ -164,6 +166,9 @@ def determinism(_seed: int) -> Iterator[Verdict]:
     """One case twice with one seed: every byte the same; with another seed: other measurements."""
     axes = ax.validate("read-latency", {"disk": "fifo", "mib": "256", "runtime": "1"})
     ready = runner.prepare("stock", runner.Options())
+    # Or a checkout elsewhere would have other bytes in its guests, and so other measurements.
+    named = contains(ready.initrd, os.fsencode(BUILD) + b"/")
+    yield Verdict("no path of this machine in the guest", f"{BUILD} is in {ready.initrd}" if named else "")
     runs = [BUILD / "check" / f"determinism-{i}" for i in (1, 2, 3)]
 
     def one(place: Path, seed: int) -> qemu.Outcome:
@@ -183,6 +188,12 @@ def determinism(_seed: int) -> Iterator[Verdict]:
     # Not the files: dmesg and fio.json name the seed.
     yield Verdict("another seed, other measurements",
                   "" if metrics[0] != metrics[2] else "seeds 7 and 8 gave the same")
+
+
+def contains(file: Path, what: bytes) -> bool:
+    """Whether ``what`` is anywhere in ``file``, which may be large."""
+    with file.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
+        return m.find(what) >= 0
 
 
 def _differences(a: Path, b: Path) -> list[str]:
