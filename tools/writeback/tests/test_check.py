@@ -56,9 +56,10 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
     assert {j.case for j in ran if j.kernel == "stock"} | set().union(*said.values()) == possible
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("depends", [True, False])
-def test_another_seed_must_change_what_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, depends: bool,
+def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, depends: bool, named: bool,
 ) -> None:
     def run(seed: int, place: Path, **_: object) -> qemu.Outcome:
         (place / "data").mkdir(parents=True)
@@ -67,12 +68,12 @@ def test_another_seed_must_change_what_is_measured(
         return qemu.Outcome(0, f"TAP version 13\n1..1\n# read_p99: {value} us\nok 1 works\n", 1.0)
 
     monkeypatch.setattr(check, "BUILD", tmp_path)
-    (tmp_path / "cpio").write_bytes(b"a" * 9000 + bytes(tmp_path if depends else Path("src")) + b"/wbdisk.c\0")
+    (tmp_path / "cpio").write_bytes(b"a" * 9000 + bytes(tmp_path if named else Path("src")) + b"/wbdisk.c\0")
     monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio"))
     monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
     monkeypatch.setattr(qemu, "run", run)
     path, same, other = check.determinism(1)
-    assert bool(path.problem) == depends
+    assert bool(path.problem) == named
     assert not same.problem
     assert bool(other.problem) != depends
 

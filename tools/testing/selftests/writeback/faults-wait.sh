@@ -33,7 +33,7 @@ readonly DIRTY_MIB=8 MARGIN_MS=1000
 readonly KILL_MS=300
 readonly SLOW_MBPS=8 SLOW_MIB=16
 readonly MEMORY_MIB=64 CGROUP_BYTES=16777216 SPARE_MIB=96 RAM_MIB=8192
-readonly SUSPEND_S=3	# and a second for the CPU time of dmsetup and fsync
+readonly SUSPEND_S=3	# and a second of CPU time
 
 opt_add part all "all|${PARTS// /|}" "one part, or all"
 opt_parse "Stalls, signals, freeze, suspend, little memory: who waits how long." "$@"
@@ -167,6 +167,7 @@ function test_freeze() {
 	check "$1: freeze: the writer waits" kill -0 $pid
 	fsfreeze -u "$MNT"
 	took_ms ms wait $pid
+	# Twice $alone ms, in s.
 	check "$1: freeze: and goes on" in_time "$ms" $((alone / 500))
 	check "$1: freeze: nothing is lost" cmp "$MNT/file" "$PATTERN"
 }
