@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Running other programs: how an interrupt ends them."""
+"""Running other programs: where they are found, how an interrupt ends them."""
 
 import os
 import time
@@ -45,3 +45,14 @@ def test_cpus_are_those_of_the_container(tmp_path: Path) -> None:
         quota.write_text(text + "\n")
         assert proc.cpus(quota) == min(most, allowed)
     assert proc.cpus(tmp_path / "none") == allowed
+
+
+def test_need_looks_in_the_first_directories_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for place in ("mine", "first"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "some-tool").write_text("#!/bin/sh\n")
+        (tmp_path / place / "some-tool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "mine"))
+    assert proc.need("some-tool", "package") == str(tmp_path / "mine/some-tool")
+    assert proc.need("some-tool", "package", first=str(tmp_path / "first")) == str(tmp_path / "first/some-tool")
+    assert proc.need("some-tool", "package", first=str(tmp_path / "none")) == str(tmp_path / "mine/some-tool")
