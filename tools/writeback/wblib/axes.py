@@ -153,6 +153,8 @@ _CASES = (
                  ("idle", "direct", "buffered", "fsync", "suite"), main=True, omit="suite"),
             Axis("readers", "4", "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer", (),
                  0, 64),
+            Axis("reader", "fio", "fio, whose readers each wait for their last read, or open: each read when it is due",
+                 ("fio", "open")),
             Axis("rate", "1000", "Poisson rate of each reader; 0 = as fast as they can", (), 0, 1_000_000, "IOPS"),
             Axis("mib", "1024", "size of the file written", (), 1, 16384, "MiB"),
             Axis("max-sectors-kb", "default", "largest request the block layer sends", ("default",), 4, 4096, "KiB"),

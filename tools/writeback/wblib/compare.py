@@ -49,6 +49,10 @@ class MetricInfo:
 METRICS = (
     MetricInfo(r"read_(p[0-9_]+?|max)(_[a-z].*)?", "read_p50 ... read_p99_99, read_max", "us", "lower",
                "completion latency of the readers (fio's clat): percentile, or maximum"),
+    MetricInfo(r"read_due_(p[0-9_]+?|max)(_[a-z].*)?", "read_due_p50 ... read_due_max", "us", "lower",
+               "--reader=open: the same since each read was due, with what a stalled reader waits before it asks"),
+    MetricInfo(r"read_late(_.*)?", "read_late", "count", "lower",
+               "--reader=open: reads issued 1 ms or more after they were due"),
     MetricInfo(r"read_iops(_.*)?", "read_iops", "iops", "higher", "reads per second, all readers"),
     MetricInfo(r"write_mbps(_.*)?", "write_mbps, write_mbps_X", "MB/s", "higher",
                "the writer's own figure, 10^6 bytes per second of its run"),

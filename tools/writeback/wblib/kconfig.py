@@ -8,7 +8,11 @@ from pathlib import Path
 from .errors import WbError
 from .paths import CONFIGS
 
-FLAVOURS = ("slim", "tracing", "debug", "kcsan", "btrfs")
+# User Mode Linux, the kernel of the fast lane, and what is on top of slim in each flavour.
+UML, UML_DEBUG = "uml", "uml-debug"
+_ON_SLIM = {"slim": (), "tracing": ("tracing",), "debug": ("debug",), "kcsan": ("kcsan",), "btrfs": ("btrfs",),
+            UML: ("uml",), UML_DEBUG: ("debug", "uml", "uml-debug")}
+FLAVOURS = tuple(_ON_SLIM)
 
 
 def add_flavour(parser: argparse.ArgumentParser) -> None:
@@ -24,20 +28,35 @@ def fragments(flavour: str, series: bool = False) -> str:
     """
     if flavour not in FLAVOURS:
         raise WbError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}", 2)
-    names = ["slim"] if flavour == "slim" else ["slim", flavour]
+    names = ["slim", *_ON_SLIM[flavour]]
     files = [CONFIGS / f"{name}.config" for name in names]
     if series and (CONFIGS / "patched.config").exists():
         files.append(CONFIGS / "patched.config")
     return merge([f.read_text() for f in files])
 
 
+def is_uml(flavour: str) -> bool:
+    """Whether a kernel of ``flavour`` is a program for the host, not a machine's."""
+    return flavour in (UML, UML_DEBUG)
+
+
+def with_hz(top: str, hz: int = 1000) -> str:
+    """The text ``top`` of a Kconfig with HZ as in the other lanes: of two defaults the first counts."""
+    return re.sub(r"^(mainmenu .*\n)", rf"\1\nconfig HZ\n\tint\n\tdefault {hz}\n", top, count=1, flags=re.M)
+
+
 def merge(texts: list[str]) -> str:
-    """Concatenate fragments: the last line about an option wins, comments go."""
+    """Concatenate fragments: the last line about an option wins, comments go.
+
+    "# CONFIG_X does not apply" takes an option of an earlier fragment back.
+    """
     last: dict[str, str] = {}
     for line in "\n".join(texts).splitlines():
-        match = re.match(r"(?:# )?(CONFIG_\w+)(?:=| is not set$)", line.strip())
+        match = re.match(r"(?:# )?(CONFIG_\w+)(?:=| is not set$| does not apply$)", line.strip())
         if match:
             last.pop(match.group(1), None)
+            if line.strip().endswith(" does not apply"):
+                continue
             last[match.group(1)] = line.strip()
     return "".join(f"{line}\n" for line in last.values())
 

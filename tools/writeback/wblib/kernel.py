@@ -38,6 +38,7 @@ examples:
   wb build --kernel patched                base + the series
   wb build --kernel replay                 base + what brings 4.19's ext4 back (ext4-nodelalloc)
   wb build --kernel tree --flavour debug   the working tree of 'make tree', with lockdep and KASAN
+  wb build --flavour uml                   the kernel of the fast lane (uml-debug: with lockdep and KASAN)
   wb build --tar /tmp/ksft.tar.xz          also pack the kselftests (for a real machine with this kernel)
   BASE=~/linux-6.12.50 wb build            another base
 The object directory is build/src/*/out-FLAVOUR; ccache is in build/ccache unless CCACHE_DIR is set."""
@@ -114,7 +115,13 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise WbError(f"{products / 'meta.json'} is damaged: remove {products} to build that kernel again") from exc
     config = products / "config"
-    return Kernel(variant, key, release, products / "bzImage", config, out, sha256_file(config), what.patchset, flavour)
+    image = products / Path(_image(flavour)[0]).name
+    return Kernel(variant, key, release, image, config, out, sha256_file(config), what.patchset, flavour)
+
+
+def _image(flavour: str) -> tuple[str, list[str]]:
+    """What boots, below the object directory, and the targets that make it."""
+    return ("linux", ["linux"]) if kconfig.is_uml(flavour) else ("arch/x86/boot/bzImage", ["bzImage"])
 
 
 def _key(what: sources.Source, wanted: str) -> str:
@@ -129,12 +136,20 @@ def _check_unchanged(what: sources.Source) -> None:
 
 
 def make(tree: Path, out: Path, *args: str) -> list[str]:
-    """The command line of kbuild for ``out``, a direct subdirectory of ``tree``.
+    """The command line of kbuild for ``out``, a direct subdirectory of ``tree`` with a flavour in its name.
 
     kbuild then uses relative paths that are the same from every tree, so ccache hits.
     """
     unset = [word for name in CALLER for word in ("-u", name)]
-    return ["env", *unset, "make", "-C", str(tree), f"O={out}", f"CC={_cc()}", f"HOSTCC={_cc()}", *args]
+    return ["env", *unset, "make", "-C", str(tree), f"O={out}", f"CC={_cc()}", f"HOSTCC={_cc()}", *_arch(out), *args]
+
+
+def _is_uml(out: Path) -> bool:
+    return kconfig.is_uml(out.name.removeprefix("out-"))
+
+
+def _arch(out: Path) -> list[str]:
+    return ["ARCH=um", f"KBUILD_KCONFIG={out / 'wb-Kconfig'}"] if _is_uml(out) else []
 
 
 def _cc() -> str:
@@ -164,6 +179,8 @@ def configure(tree: Path, out: Path, wanted: str, log: Path) -> None:
     out.mkdir(exist_ok=True)
     merged = out / "wb-fragments.config"
     merged.write_text(wanted)
+    if _is_uml(out):
+        (out / "wb-Kconfig").write_text(kconfig.with_hz((tree / "Kconfig").read_text()))
     run(make(tree, out, "-s", "allnoconfig"), env={**make_env(), "KCONFIG_ALLCONFIG": str(merged)}, log=log,
         what="configuring the kernel")
     kconfig.check(wanted, out / ".config")
@@ -182,7 +199,8 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
     configure(tree, out, wanted, log)
-    compile_in(make(tree, out, f"-j{jobs or cpus()}", "bzImage", "modules"), log,
+    image, targets = _image(flavour)
+    compile_in(make(tree, out, f"-j{jobs or cpus()}", *targets, "modules"), log,
                f"building the {what.variant} kernel")
     _check_unchanged(what)
     release = (out / "include/config/kernel.release").read_text().strip()
@@ -190,7 +208,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     new = products.with_suffix(".new")
     base.remove(new)
     new.mkdir(parents=True)
-    for name in ("arch/x86/boot/bzImage", "Module.symvers", "System.map"):
+    for name in (image, "Module.symvers", "System.map"):
         shutil.copy(out / name, new)
     shutil.copy(out / ".config", new / "config")
     (new / "release").write_text(release + "\n")
@@ -247,8 +265,9 @@ def modules(kernel: Kernel) -> Path:
         base.remove(new)
         new.mkdir(parents=True)
         unset = [word for name in CALLER for word in ("-u", name)]
+        arch = ["ARCH=um"] if kconfig.is_uml(kernel.flavour) else []
         compile_in(["env", *unset, "make", "-C", str(kselftest), "TARGETS=writeback", "FORCE_TARGETS=1",
-                    f"KDIR={kernel.kdir}", f"INSTALL_PATH={new}", "install"], log, "building the kselftests")
+                    f"KDIR={kernel.kdir}", f"INSTALL_PATH={new}", *arch, "install"], log, "building the kselftests")
         if not (new / "writeback/test_modules/wbdisk.ko").exists():
             raise WbError(f"the kselftests were installed without wbdisk.ko: see {log}")
         new.rename(dest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU command lines of the lanes, and running one guest until it is done or dead."""
+"""The command lines of the lanes, QEMU's and User Mode Linux's, and running one guest until it is done or dead."""
 
 import contextlib
 import functools
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import uml
 from .errors import WbError
 from .paths import BUILD
 from .proc import need, say
@@ -110,10 +111,13 @@ def _disk_args(guest: Guest, out: Path) -> list[str]:
 
 
 def command(guest: Guest, out: Path) -> list[str]:
-    """The exact QEMU command line; serial ports 0 to 2 go to files in ``out``."""
+    """The exact command line of the guest; its console and serial ports 1 and 2 go to files in ``out``."""
+    words = ["wb-case", guest.case, *guest.args]
+    if guest.lane == "fast":
+        return uml.command(guest.image, guest.initrd, words, out, seed=guest.seed, memory_mib=guest.memory_mib,
+                           kunit=guest.kunit)
     append = " ".join(filter(None, [BASE_ARGS, WALL_CLOCK_ARGS if guest.lane != "exact" else "",
-                                    "kunit.enable=1" if guest.kunit else "", "--", "wb-case",
-                                    guest.case, *guest.args]))
+                                    "kunit.enable=1" if guest.kunit else "", "--", *words]))
     return [
         QEMU, "-nodefaults", "-no-user-config", "-machine", "q35", *_accelerator(guest),
         "-m", f"{guest.memory_mib}M", "-smp", str(guest.smp),
@@ -136,9 +140,11 @@ def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], No
             f.truncate(guest.disk_gib << 30)
     argv = command(guest, out)
     try:
-        problem, wall = execute(argv, out, timeout_s=timeout_s, tick=tick)
+        with uml.one_cpu() if guest.lane == "fast" else contextlib.nullcontext([]) as prefix:
+            problem, wall = execute([*prefix, *argv], out, timeout_s=timeout_s, tick=tick)
     finally:
         (out / "disk.img").unlink(missing_ok=True)
+        uml.clean(out)
     code = _unpack(out)
     if code is None and not problem:
         problem = why_dead(out / "console.log")
@@ -148,7 +154,7 @@ def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], No
 
 def execute(argv: list[str], out: Path, *, timeout_s: float,
             tick: Callable[[float], None] | None = None) -> tuple[str, float]:
-    """Run a QEMU whose serial ports are files in ``out``; what went wrong ("" for nothing), and the wall seconds."""
+    """Run a guest whose serial ports are files in ``out``; what went wrong ("" for nothing), and the wall seconds."""
     start = time.monotonic()
     # A guest must not outlive wb, however wb dies.
     proc = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv], stdout=subprocess.DEVNULL,
@@ -164,8 +170,12 @@ def execute(argv: list[str], out: Path, *, timeout_s: float,
     if not problem and proc.returncode != 0:
         lines = (stderr or "").strip().splitlines()
         how = f"signal {-proc.returncode}" if proc.returncode < 0 else f"status {proc.returncode}"
-        problem = f"QEMU ended with {how}" + (f": {lines[-1]}" if lines else "")
+        problem = f"{_program(argv)} ended with {how}" + (f": {lines[-1]}" if lines else "")
     return problem, wall
+
+
+def _program(argv: list[str]) -> str:
+    return "User Mode Linux" if "time-travel=inf-cpu" in argv else "QEMU"
 
 
 def _watch(proc: "subprocess.Popen[str]", out: Path, start: float, timeout_s: float,

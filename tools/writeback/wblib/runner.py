@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 from . import axes as ax
 from . import guest as guests
+from . import kconfig, ktap, qemu, results
 from . import kernel as kernels
-from . import ktap, qemu, results
 from .errors import WbError
 from .paths import RESULTS, ROOT
 from .proc import cpus, run, say, sha256_file
@@ -25,13 +25,14 @@ from .suites import Job
 
 # Wall time allowed per case, as a multiple of its estimate on an idle core, and never less.
 PATIENCE, PATIENCE_MIN_S = 20.0, 900.0
+LANES = ("exact", "fast", "functional")
 DEVICES = {"ahci": "/dev/sda", "nvme": "/dev/nvme0n1"}
 _stop = threading.Event()
 
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are run. lane: exact or functional; on: functional lane's disk; cpu: exact lane's CPU model."""
+    """How jobs are run. lane: one of LANES; on: functional lane's disk; cpu: exact lane's CPU model."""
 
     lane: str = "exact"
     on: str = "ahci"
@@ -56,9 +57,19 @@ def prepare(variant: str, options: Options, *, python: bool = False, foreign: bo
 
     python: the guest has python3 and wb.  foreign: it has the programs of guest.FOREIGN.
     """
-    built = kernels.build(variant, options.flavour)
+    built = kernels.build(variant, _flavour(options))
     initrd = guests.initramfs(kernels.modules(built), flavour=options.flavour, python=python, foreign=foreign)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
+
+
+def _flavour(options: Options) -> str:
+    """The kernel's flavour: the fast lane has kernels of its own."""
+    if options.lane != "fast":
+        return options.flavour
+    of_lane = {"slim": kconfig.UML, "debug": kconfig.UML_DEBUG}
+    if options.flavour not in of_lane:
+        raise WbError(f"the fast lane has no flavour {options.flavour}: {' or '.join(of_lane)}", 2)
+    return of_lane[options.flavour]
 
 
 def _cpus(job: Job, options: Options) -> int:
@@ -132,8 +143,9 @@ def run_many(
 def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
     """The directory of the job's result; other lanes and CPUs than the default ones are kept apart."""
     place: Path = results.result_dir(prepared.kernel, job.case, job.axes, job.seed)
-    if options.lane == "functional":
-        place = place.parent.with_name(f"{options.on}-{place.parent.name}") / place.name
+    if options.lane != "exact":
+        lane = options.on if options.lane == "functional" else options.lane
+        place = place.parent.with_name(f"{lane}-{place.parent.name}") / place.name
     if options.trace:
         place = place.parent.with_name(f"{place.parent.name}-trace") / place.name
     if options.cpu != qemu.CPU:
@@ -145,7 +157,8 @@ def _identity(job: Job, prepared: Prepared, options: Options) -> dict[str, Any]:
     """What makes two runs the same run."""
     argv = qemu.command(guest_of(job, prepared, options), Path())
     return {"image_hash": prepared.kernel.key, "initrd_hash": prepared.initrd_hash,
-            "qemu": qemu.version(), "command": qemu.shown(argv).replace(str(ROOT), ".")}
+            **({"qemu": qemu.version()} if options.lane != "fast" else {}),
+            "command": qemu.shown(argv).replace(str(ROOT), ".")}
 
 
 def _kept(job: Job, prepared: Prepared, options: Options) -> "results.Result | None":
@@ -236,8 +249,8 @@ def _run_guest(job: Job, prepared: Prepared, options: Options, progress: "Progre
         **_identity(job, prepared, options), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
         "lane": options.lane, **_kind(job, options), **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
-        **({"host_cpu": qemu.host_cpu()} if options.lane != "exact" else {}),
-        "accelerator": outcome.command[outcome.command.index("-accel") + 1],
+        **({"host_cpu": qemu.host_cpu()} if options.lane == "functional" else {}),
+        **({"accelerator": outcome.command[outcome.command.index("-accel") + 1]} if options.lane != "fast" else {}),
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
         **({"skip": report.skip} if report.skip and status == "skip" else {}),
         "wall_s": round(outcome.wall_s, 1), "exit_code": outcome.exit_code, "problem": outcome.problem,

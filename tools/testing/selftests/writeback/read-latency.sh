@@ -19,6 +19,9 @@
 #
 # --readers=0 leaves the writer alone with the disk: its speed, and no read metrics.
 #
+# --reader=open issues each read when it is due, by up to 256 threads, where fio's
+# readers each wait for their last one; read_due_* are then latencies since that moment.
+#
 # Readers are rate-limited and SCHED_FIFO by default: on one CPU, waiting for
 # the writer's system calls would otherwise be counted as disk latency.
 
@@ -59,6 +62,8 @@ opt_add writer "" 'idle|direct|buffered|fsync' \
 	"idle, direct, buffered or fsync; without: a suite of four that must replay the report"
 opt_add readers 4 '0|[1-9][0-9]?' "number of readers (0..99); 0 = only the writer"
 opt_add probe none 'none|fsync' "also append 4 KiB and fsync, $PROBE_IOPS times a second"
+opt_add reader fio 'fio|open' \
+	"fio, where each reader waits for its last read, or open_reader: each read when it is due"
 opt_add rate 1000 '[0-9]{1,7}' "Poisson IOPS of each reader; 0 = as fast as they can"
 opt_add mib 1024 '[1-9][0-9]{0,5}' "MiB to write"
 opt_add max-sectors-kb default 'default|[1-9][0-9]{0,4}' "largest request, KiB"
@@ -170,8 +175,18 @@ function run_fio() {
 		--output-format=json+ --output="$1" > "$1.err" 2>&1
 }
 
+# run_open(json) - in the background, as run_fio
+function run_open() {
+	local prio=()
+	group_enter readers
+	[ "${OPT[reader-prio]}" = normal ] || prio=(chrt -f "$RT_PRIO")
+	exec "${prio[@]}" "$WB_DIR/open_reader" "$MNT/read" "$((OPT[readers] * OPT[rate]))" \
+		"${OPT[runtime]}" "$((OPT[seed] + 1))" > "$1" 2> "$1.err"
+}
+
 # run_readers(json)
 function run_readers() {
+	[ "${OPT[reader]}" = fio ] || run_open "$1"
 	[ "${OPT[rate]}" = 0 ] || set -- "$1" --rate_iops="${OPT[rate]}" --rate_process=poisson
 	# Clock 1 is CLOCK_MONOTONIC, that of the trace.
 	[ "${OPT[trace-control]}" = 0 ] || set -- "$@" --per_job_logs=0 \
@@ -264,9 +279,21 @@ function latency_report() {
 		metric "read_$name$2" "${V[$name]:-}" us
 	done
 	metric "read_iops$2" "${V[iops]:-}" iops
+	[ "${OPT[reader]}" = fio ] || due_report "$1" "$2"
 	fio_bins "$1" > "$WB_OUT/read-latency$2.csv"
 	log2_hist usecs < "$WB_OUT/read-latency$2.csv" > "$WB_OUT/read-latency$2.txt"
 	note_file "$WB_OUT/read-latency$2.txt"
+}
+
+# due_report(json, suffix) - latencies since each read was due
+function due_report() {
+	local name
+	local -A due=()
+	json_values "$1" due '.jobs[0].read | (.due_ns | pXX, "max \(.max / 1000)"), "late \(.late)"'
+	for name in p50 p90 p99 p99_9 p99_95 p99_99 max; do
+		metric "read_due_$name$2" "${due[$name]:-}" us
+	done
+	metric "read_late$2" "${due[late]:-}" count
 }
 
 # results_each() - KTAP results of one combination
@@ -386,6 +413,9 @@ function saturate_defaults() {
 	[ -n "${OPT_GIVEN[mib]:-}" ] || OPT[mib]=$SATURATE_MIB
 }
 
+if [ "${OPT[reader]}" = open ] && { [ "${OPT[rate]}" = 0 ] || [ "${OPT[trace-control]}" = 1 ]; }; then
+	usage_error "--reader=open needs a --rate, and has no --trace-control"
+fi
 if [ "${OPT[readers]}" = 0 ]; then
 	[[ -n "${OPT[writer]}" && "${OPT[writer]}" != idle ]] ||
 		usage_error "--readers=0 needs a --writer to measure"
