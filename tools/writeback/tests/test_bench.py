@@ -31,7 +31,7 @@ def invent(job: Job) -> results.Result:
 def runner(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     done: list[Job] = []
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = "max",
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str = "exact", force: bool = False, cpu: str = "max",
                  timeout_s: float = 0.0) -> list[results.Result]:
         assert parallel >= 1
         done.extend(jobs)

@@ -259,7 +259,10 @@ def test_every_metric_of_the_cases_has_an_entry() -> None:
             repeats = re.fullmatch(r"\$\{?\w+\}?", name)
             if not repeats and script.name not in ("functions.sh", "wbdisk.sh", "wbdisk-kunit.sh"):
                 seen += 1
-                plain = name.replace("read_$name", "read_p99").replace("read_due_$name", "read_due_p99").replace("disk_$key", "disk_writes")
+                plain = name
+                for variable, word in (("read_$name", "read_p99"), ("read_due_$name", "read_due_p99"),
+                                       ("disk_$key", "disk_writes")):
+                    plain = plain.replace(variable, word)
                 entry = compare.info(re.sub(r"_?\$\{?\w+\}?", "_x", plain))
                 assert entry, f"{script.name}: {name}"
                 assert not unit or unit in entry.unit.split(", "), f"{script.name}: {name} {unit}"

@@ -74,7 +74,7 @@ class Case:
     the series changes, so that on the stock kernel it fails or skips; suites
     leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
     foreign: its guest has the programs of guest.FOREIGN.  smp: its virtual
-    CPUs in the exact lane.
+    CPUs in the exact lane.  not_fast: why it says nothing in the fast lane.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Case:
     python: bool = False
     foreign: bool = False
     smp: int = 1
+    not_fast: str = ""
 
     def axis(self, name: str) -> Axis:
         """The axis ``name``; WbError (code 2) with the nearest name when there is none."""
@@ -211,6 +212,7 @@ _CASES = (
          Axis("disk-set", "", "attributes of the modelled disk to override",
               pattern=_PAIRS, pattern_help="ATTR=VALUE,...")),
         wall_s=120,
+        not_fast="where computing costs nothing",
         needs_series=True,
     ),
     Case(
@@ -387,6 +389,7 @@ _CASES = (
         "none: what counting costs where there is nothing to throttle",
         (Axis("sched", "none", "I/O scheduler of the disk", ("none", "mq-deadline", "kyber")),),
         wall_s=40,
+        not_fast="where computing costs nothing",
     ),
     Case(
         "dirty-fixes",
@@ -447,6 +450,7 @@ _CASES = (
         (Axis("runtime", "8", "seconds of it", (), 1, 9999, "s", wall_s=BUSY_S),),
         wall_s=40,
         smp=2,
+        not_fast="which has one CPU",
     ),
     Case(
         "soak",

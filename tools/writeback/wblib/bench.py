@@ -2,6 +2,7 @@
 """``wb bench SUITE``: many runs, then one table of medians, or the A/B tables of two kernels."""
 
 import argparse
+import functools
 import json
 import re
 import shlex
@@ -14,7 +15,7 @@ from .errors import WbError
 from .proc import cpus, say
 from .results import Result
 from .stats import number, summary, table
-from .suites import SUITES, Job, Suite, jobs, left_out, seeds, suite
+from .suites import SUITES, Job, Suite, in_lane, jobs, left_out, seeds, suite
 
 KERNELS = ("stock", "patched", "tree")
 EXAMPLES = """\
@@ -38,15 +39,16 @@ _LATENCY = (
 )
 
 
-def run_jobs(job_list: Sequence[Job], parallel: int, *, force: bool = False, cpu: str = qemu.CPU,
-             timeout_s: float = 0.0) -> list[Result]:
-    """Run ``job_list`` on the CPU model ``cpu``; finished ones are reused unless ``force``.
+def run_jobs(job_list: Sequence[Job], parallel: int, *, lane: str = "exact", force: bool = False,
+             cpu: str = qemu.CPU, timeout_s: float = 0.0) -> list[Result]:
+    """Run ``job_list`` in ``lane``, on the CPU model ``cpu``; finished ones are reused unless ``force``.
 
     timeout_s: wall seconds for each guest; 0: by its case.
     """
     from .runner import Options, run_many  # it needs Job from here
 
-    return run_many(job_list, parallel=parallel, options=Options(force=force, cpu=cpu, timeout_s=timeout_s))
+    return run_many(job_list, parallel=parallel,
+                    options=Options(lane=lane, force=force, cpu=cpu, timeout_s=timeout_s))
 
 
 def latency_table(found: Sequence[Result]) -> str:
@@ -120,10 +122,11 @@ def shard(text: str, job_list: Sequence[Job]) -> list[Job]:
     return list(job_list[int(match[1]) - 1::int(match[2])])
 
 
-def command(job: Job, *, cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False,
+def command(job: Job, *, lane: str = "exact", cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False,
             timeout_s: float = 0.0) -> str:
     """``wb run`` of one job: the same kernel, guest and seed give the same result, in the same place."""
     words = ["tools/writeback/wb", "run", job.case, "--kernel", job.kernel, *ax.options(job.case, job.axes),
+             *(["--lane", lane] if lane != "exact" else []),
              *(["--cpu", cpu] if cpu != qemu.CPU else []), *(["--flavour", flavour] if flavour != "slim" else []),
              *(["--timeout", f"{timeout_s:.10g}"] if timeout_s else []),
              "--seed", str(job.seed), *(["--force"] if force else [])]
@@ -157,14 +160,14 @@ def run(args: argparse.Namespace) -> int:
             raise ax.unknown("kernel", kernel, KERNELS)
     seed_list = seeds(args.seeds) if args.seeds is not None else list(range(1, chosen.seeds + 1))
     parallel = check_jobs(args.jobs)
-    cpu = qemu.check_cpu(args.cpu)
-    job_list = jobs(chosen.cells, kernels, seed_list)
+    cpu = qemu.check_cpu(args.cpu, args.lane)
+    job_list = [j for j in map(functools.partial(in_lane, args.lane), jobs(chosen.cells, kernels, seed_list)) if j]
     if args.shard is not None:
         job_list = shard(args.shard, job_list)
-    for note in left_out(chosen.cells, kernels):
+    for note in left_out(chosen.cells, kernels, args.lane):
         say(f"  {note}")
     if args.list_cells:
-        print("\n".join(command(job, cpu=cpu, timeout_s=args.timeout) for job in job_list))
+        print("\n".join(command(job, lane=args.lane, cpu=cpu, timeout_s=args.timeout) for job in job_list))
         return 0
     if not job_list:
         say(f"shard {args.shard} of {chosen.name} is empty: there are fewer runs than shards")
@@ -175,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
         estimate = sum(ax.wall_s(j.case, j.axes) for j in job_list) / min(parallel, len(job_list))
         print(f"{len(job_list)} runs, about {minutes(estimate)} with {parallel} at a time")
         return 0
-    found = run_jobs(job_list, parallel, force=args.force, cpu=cpu, timeout_s=args.timeout)
+    found = run_jobs(job_list, parallel, lane=args.lane, force=args.force, cpu=cpu, timeout_s=args.timeout)
     line, code = tally(found)
     text = json.dumps([r.to_json() for r in found], indent=1) + "\n"
     if args.json == "-":
@@ -202,8 +205,10 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--seeds", metavar="N|LIST",
                    help="number of seeds, or a list such as 1,7 or 3-6 (default: the suite's)")
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
+    p.add_argument("--lane", choices=("exact", "fast"), default="exact",
+                   help="fast: User Mode Linux, ten times faster, computing costs no time (default exact)")
     p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
-                   help="QEMU's CPU model with features, such as max,erms=off (default max)")
+                   help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     ranges.add_timeout(p)
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")

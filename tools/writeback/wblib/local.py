@@ -85,5 +85,6 @@ def _tree(scratch: Path) -> Path:
     shutil.copytree(stock / "kselftest", selftests / "kselftest")
     shutil.copy(stock / "kselftest.h", selftests)
     for source in (selftests / "writeback").glob("*.c"):
-        run([need("gcc", "gcc"), "-O2", "-o", str(source.with_suffix("")), str(source), "-lm"], what=f"building {source.name}")
+        run([need("gcc", "gcc"), "-O2", "-o", str(source.with_suffix("")), str(source), "-lm"],
+            what=f"building {source.name}")
     return selftests / "writeback"

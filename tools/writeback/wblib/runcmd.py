@@ -11,7 +11,7 @@ from . import kconfig, local, qemu, ranges, results
 from .errors import WbError
 from .proc import say
 from .runner import DEVICES, LANES, Options, guest_of, place_of, prepare, run_many
-from .suites import Job
+from .suites import Job, in_lane
 
 EXAMPLES = """\
 examples:
@@ -74,6 +74,8 @@ def run_command(args: argparse.Namespace) -> int:
     axes = ax.validate(args.case, given)
     cpu = qemu.check_cpu(args.cpu, "local" if args.dir or args.device else args.lane)
     job = Job(args.case, axes, seed, args.kernel)
+    if "reader" not in given:
+        job = in_lane(args.lane, job) or job
     if args.dir or args.device:
         if "writer" in axes and "writer" not in given:
             # Here only what was asked for is passed on: without a writer, the case runs its suite.

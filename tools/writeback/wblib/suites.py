@@ -4,7 +4,7 @@
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import axes as ax
 from .errors import WbError
@@ -252,7 +252,24 @@ def _runs_on(case: str, kernel: str) -> bool:
     return kernel != "stock" or not ax.case(case).needs_series
 
 
-def left_out(cells: Iterable[Cell], kernels: Sequence[str]) -> list[str]:
-    """A line for each case that ``jobs`` leaves out on one of ``kernels``."""
+def in_lane(lane: str, job: Job) -> Job | None:
+    """``job`` as it is run in ``lane``, None where it would measure nothing.
+
+    In the fast lane fio's readers, which spin while they wait, take minutes: open_reader instead.
+    """
+    if lane != "fast":
+        return job
+    if ax.case(job.case).not_fast:
+        return None
+    if job.axes.get("reader") == "fio" and job.axes["rate"] != "0" and job.axes["trace-control"] == "0":
+        return replace(job, axes=job.axes | {"reader": "open"})
+    return job
+
+
+def left_out(cells: Iterable[Cell], kernels: Sequence[str], lane: str = "exact") -> list[str]:
+    """A line for each case that ``jobs`` leaves out on one of ``kernels``, or ``in_lane`` in the fast lane."""
+    names = list(dict.fromkeys(c.case for c in cells))
     return [f"{kernel} {case}: left out, it tests what the series changes"
-            for case in dict.fromkeys(c.case for c in cells) for kernel in kernels if not _runs_on(case, kernel)]
+            for case in names for kernel in kernels if not _runs_on(case, kernel)] + \
+           [f"{case}: left out of the fast lane, {ax.case(case).not_fast}"
+            for case in names if lane == "fast" and ax.case(case).not_fast]
