@@ -55,6 +55,14 @@ def test_killed_qemu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "signal 9" in outcome.problem
 
 
+def test_a_process_that_panics_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = "echo 'Kernel panic - not syncing: Kernel mode signal 8' > console.log; kill -ABRT $$"
+    monkeypatch.setattr(qemu, "command", lambda guest, where: ["sh", "-c", f"cd {where}; {script}"])
+    assert "signal 6" in qemu.run(_guest(), tmp_path / "exact", timeout_s=20).problem
+    outcome = qemu.run(_guest(lane="fast"), tmp_path / "fast", timeout_s=20)
+    assert "Kernel panic - not syncing: Kernel mode signal 8" in outcome.problem
+
+
 def test_failing_qemu_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     outcome = _run(monkeypatch, tmp_path, "echo 'no such machine' >&2; exit 1")
     assert outcome.problem == "QEMU ended with status 1: no such machine"

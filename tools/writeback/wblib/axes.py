@@ -182,6 +182,7 @@ _CASES = (
         "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115",
         (*_disk("fifo"), _FS),
         wall_s=80,
+        not_fast="where memory has no speed to compare the disk's with",
     ),
     Case(
         "dirty-limits",
@@ -310,6 +311,7 @@ _CASES = (
             Axis("ram", "2048", "memory of the guest", (), 512, 65536, "MiB"),
         ),
         wall_s=40,
+        not_fast="where fio, which spins while it waits, takes minutes",
     ),
     Case(
         "tune",
@@ -322,6 +324,7 @@ _CASES = (
         ),
         wall_s=90,
         python=True,
+        not_fast="where fio, which spins while it waits, takes minutes",
     ),
     Case(
         "watch",
@@ -330,6 +333,7 @@ _CASES = (
         (*_disk("fifo"), _FS),
         wall_s=60,
         python=True,
+        not_fast="where a cgroup's reclaim gives up before any time has passed",
     ),
     Case(
         "wbt-stress",
@@ -342,6 +346,7 @@ _CASES = (
             Axis("cpus", "1", "take CPUs offline, too, if there are several", ("0", "1")),
         ),
         wall_s=120,
+        not_fast="where a loop that never sleeps takes no time, so its seconds never end",
     ),
     Case(
         "wbt-fixes",
