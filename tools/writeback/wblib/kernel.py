@@ -29,7 +29,8 @@ FIXED = {
 CALLER = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "O", "K", "V",
           "W", "C", "CC", "KCFLAGS", "KDIR", "TARGETS", "INSTALL_PATH")
 # Object directory plus room to link: measured 0.4 GiB slim; DWARF is what makes the others big.
-NEED_GIB = dict.fromkeys(kconfig.FLAVOURS, 1.0) | {"tracing": 5.0, "debug": 3.0, "kcsan": 2.0}
+NEED_GIB = dict.fromkeys(kconfig.FLAVOURS, 1.0) | {"tracing": 5.0, "debug": 3.0, "kcsan": 2.0,
+                                                     kconfig.UML_DEBUG: 3.0}
 KSELFTEST = "tools/testing/selftests"
 GENERATED = (".o", ".ko", ".mod", ".mod.c", ".cmd", ".order", ".symvers")
 EXAMPLES = """\

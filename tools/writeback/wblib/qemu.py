@@ -146,7 +146,7 @@ def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], No
         (out / "disk.img").unlink(missing_ok=True)
         uml.clean(out)
     code = _unpack(out)
-    if code is None and (not problem or guest.lane == "fast" and "signal 6" in problem):
+    if code is None and (not problem or (guest.lane == "fast" and "signal 6" in problem)):
         # A User Mode Linux that panics aborts.
         problem = why_dead(out / "console.log")
     ktap = text_of(out / "ktap")

@@ -12,7 +12,7 @@ from .bench import KERNELS, check_jobs, command, minutes
 from .errors import WbError
 from .proc import say
 from .results import Result
-from .suites import Cell, Job, jobs, left_out, seeds, suite
+from .suites import Cell, Job, in_lane, jobs, left_out, seeds, suite
 
 FLAVOURS = ("slim", "debug", "kcsan")
 # A kernel with checkers executes about this many times the instructions.
@@ -24,6 +24,7 @@ examples:
   wb stress                                       all rounds: patched, patched with lockdep and KASAN, stock
   wb stress --kernel patched --flavour debug      one round
   wb stress --case powercut --seeds 5-8           one case with other seeds
+  wb stress --lane fast --case powercut --seeds 1-18   a thousand power cuts in the fast lane
   wb stress --short                               less of each, on every kernel
   wb stress --dry-run                             what would run, and for how long
 Finished runs are kept: the same command again goes on where it was stopped.
@@ -83,7 +84,7 @@ def timeout_of(flavour: str) -> float:
     return 0.0 if flavour == "slim" else DEBUG_TIMEOUT_S
 
 
-def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]:
+def report(found: Sequence[tuple[Job, Result]], flavour: str, lane: str = "exact") -> tuple[int, int]:
     """Print a line per run, and each failure with its command; returns how many tests passed and failed."""
     passed = failed = 0
     for job, result in found:
@@ -95,7 +96,7 @@ def report(found: Sequence[tuple[Job, Result]], flavour: str) -> tuple[int, int]
         for verdict in bad:
             print(f"     {verdict.name}: {verdict.problem}")
         if bad:
-            again = command(job, flavour=flavour, force=True, timeout_s=timeout_of(flavour))
+            again = command(job, lane=lane, flavour=flavour, force=True, timeout_s=timeout_of(flavour))
             print(f"     seed {job.seed}; repeat with: {again}", flush=True)
         passed += good
         failed += len(bad)
@@ -113,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
         if not cells:
             continue
         chosen = seeds(args.seeds) if args.seeds is not None else list(range(1, suite(one.suite).seeds + 1))
-        job_list = jobs(cells, [one.kernel], chosen)
-        for line in left_out(cells, [one.kernel]):
+        job_list = [j for j in (in_lane(args.lane, job) for job in jobs(cells, [one.kernel], chosen)) if j]
+        for line in left_out(cells, [one.kernel], args.lane):
             say(f"  {line}")
         todo.append((one, job_list))
     if args.dry_run:
@@ -123,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
     for one, job_list in todo:
         print(f"== {one.title()}: {len(job_list)} runs", flush=True)
         begin = time.monotonic()
-        options = runner.Options(flavour=one.flavour, force=args.force, timeout_s=timeout_of(one.flavour))
+        options = runner.Options(lane=args.lane, flavour=one.flavour, force=args.force,
+                                 timeout_s=timeout_of(one.flavour))
         try:
             found = runner.run_many(job_list, parallel=parallel, options=options)
         except WbError as exc:
@@ -131,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"FAIL {one.title()}: {exc}", flush=True)
             failed += 1
             continue
-        counts = report(list(zip(job_list, found, strict=True)), one.flavour)
+        counts = report(list(zip(job_list, found, strict=True)), one.flavour, args.lane)
         passed, failed = passed + counts[0], failed + counts[1]
         print(f"   {one.title()}: {time.monotonic() - begin:.0f} s", flush=True)
     print(f"{passed} passed, {failed} failed")
@@ -156,6 +158,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", help="only the rounds of this kernel: stock, patched, tree")
     p.add_argument("--flavour", help="only the rounds of this flavour: slim, debug; kcsan is one of its own")
+    p.add_argument("--lane", choices=("exact", "fast"), default="exact",
+                   help="fast: User Mode Linux, many times faster, one CPU (default exact)")
     p.add_argument("--case", action="append", metavar="CASE", help="only this case (may be repeated)")
     p.add_argument("--short", action="store_true", help="the suite stress-short everywhere")
     p.add_argument("--seeds", metavar="N|LIST",
