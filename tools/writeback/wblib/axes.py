@@ -132,6 +132,9 @@ def _disk(default: str) -> tuple[Axis, Axis]:
     )
 
 
+# Why a case says nothing in the fast lane.
+_RECLAIM = "where a cgroup's reclaim gives up before any time has passed"
+
 # Background/limit in percent, limit/background in MB: the order of the study.
 DIRTY_ROWS = ("10_20", "5_10", "2_4", "1_2", "1000mb_500mb", "500mb_250mb", "100mb_50mb")
 _FS = Axis("fs", "xfs", "file system of the disk", ("xfs", "ext4"))
@@ -333,7 +336,7 @@ _CASES = (
         (*_disk("fifo"), _FS),
         wall_s=60,
         python=True,
-        not_fast="where a cgroup's reclaim gives up before any time has passed",
+        not_fast=_RECLAIM,
     ),
     Case(
         "wbt-stress",
@@ -403,6 +406,7 @@ _CASES = (
         (Axis("oops", "1", "divide by zero, if the kernel does", ("0", "1")),),
         wall_s=90,
         needs_series=True,
+        not_fast=_RECLAIM,
     ),
     Case(
         "dirty-accounting",
@@ -411,6 +415,7 @@ _CASES = (
         (),
         wall_s=30,
         needs_series=True,
+        not_fast=_RECLAIM,
     ),
     Case(
         "dirty-time",
