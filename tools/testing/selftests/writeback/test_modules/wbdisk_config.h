@@ -21,6 +21,11 @@ enum wbd_model {
  * @link_mbps: host link; a change holds for transfers not yet started
  * @link_duplex: 1: data of reads and writes do not share the link
  * @latency_ns: fixed latency of each command, behind its last transfer
+ * @latency_jitter_ns: further latency of each command, from 0 to this
+ * @command_ns: time that the link spends on a command beside its data
+ * @burst_mib: with @burst_mbps: a volume that earns credit at link_mbps, up to
+ *	this, and moves data at burst_mbps while it has some
+ * @burst_mbps: 0: none of that
  * @channels: flash channels
  * @dies_per_channel: flash dies on each
  * @channel_mbps: rate of one channel
@@ -28,6 +33,8 @@ enum wbd_model {
  * @prog_kib: data that one program of a die takes (all its planes)
  * @t_read_ns: a die is busy with a read
  * @t_prog_ns: a die is busy with a program
+ * @slc_mib: data from power on until the fast part of the flash is full
+ * @t_prog_full_ns: t_prog_ns from then on; 0: it never is
  * @write_buffer_kib: RAM for writes that are not on the medium
  * @rpm: rotations per minute
  * @seek_min_ns: to the next track
@@ -61,6 +68,10 @@ struct wbd_config {
 	u32 link_mbps;
 	u32 link_duplex;
 	u32 latency_ns;
+	u32 latency_jitter_ns;
+	u32 command_ns;
+	u32 burst_mib;
+	u32 burst_mbps;
 	u32 channels;
 	u32 dies_per_channel;
 	u32 channel_mbps;
@@ -68,6 +79,8 @@ struct wbd_config {
 	u32 prog_kib;
 	u32 t_read_ns;
 	u32 t_prog_ns;
+	u32 slc_mib;
+	u32 t_prog_full_ns;
 	u32 write_buffer_kib;
 	u32 rpm;
 	u32 seek_min_ns;

@@ -75,6 +75,10 @@ WBD_NUMBER(store_mib, 1, 4194304, true);
 WBD_NUMBER(link_mbps, 1, 100000, true);
 WBD_NUMBER(link_duplex, 0, 1, false);
 WBD_NUMBER(latency_ns, 0, 1000000000, false);
+WBD_NUMBER(latency_jitter_ns, 0, 1000000000, false);
+WBD_NUMBER(command_ns, 0, 1000000000, false);
+WBD_NUMBER(burst_mib, 0, 1048576, false);
+WBD_NUMBER(burst_mbps, 0, 100000, false);
 WBD_NUMBER(channels, 1, 64, false);
 WBD_NUMBER(dies_per_channel, 1, 64, false);
 WBD_NUMBER(channel_mbps, 1, 100000, false);
@@ -82,6 +86,8 @@ WBD_NUMBER(page_kib, 1, 1024, false);
 WBD_NUMBER(prog_kib, 4, 4096, false);
 WBD_NUMBER(t_read_ns, 0, 1000000000, false);
 WBD_NUMBER(t_prog_ns, 0, 1000000000, false);
+WBD_NUMBER(slc_mib, 0, 1048576, false);
+WBD_NUMBER(t_prog_full_ns, 0, 1000000000, false);
 WBD_NUMBER(write_buffer_kib, 64, 1048576, false);
 WBD_NUMBER(rpm, 1000, 20000, false);
 WBD_NUMBER(seek_min_ns, 0, 100000000, false);
@@ -373,6 +379,10 @@ static struct configfs_attribute *wbd_attrs[] = {
 	&wbd_attr_link_mbps,
 	&wbd_attr_link_duplex,
 	&wbd_attr_latency_ns,
+	&wbd_attr_latency_jitter_ns,
+	&wbd_attr_command_ns,
+	&wbd_attr_burst_mib,
+	&wbd_attr_burst_mbps,
 	&wbd_attr_channels,
 	&wbd_attr_dies_per_channel,
 	&wbd_attr_channel_mbps,
@@ -380,6 +390,8 @@ static struct configfs_attribute *wbd_attrs[] = {
 	&wbd_attr_prog_kib,
 	&wbd_attr_t_read_ns,
 	&wbd_attr_t_prog_ns,
+	&wbd_attr_slc_mib,
+	&wbd_attr_t_prog_full_ns,
 	&wbd_attr_write_buffer_kib,
 	&wbd_attr_rpm,
 	&wbd_attr_seek_min_ns,

@@ -51,12 +51,16 @@ void wbd_sim_schedule(struct wbd_sim *sim, struct wbd_event *event,
  * @cmd: in no queue
  * @t: time at which its last transfer or program ends
  *
- * It completes latency_ns later.
+ * It completes latency_ns later, or up to latency_jitter_ns after that.
  */
 void wbd_sim_finish(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
 {
 	cmd->durable = !wbd_acks_early(sim, cmd);
-	wbd_sim_schedule(sim, &cmd->event, WBD_EV_DONE, t + sim->cfg->latency_ns);
+	t += sim->cfg->latency_ns;
+	if (sim->cfg->latency_jitter_ns)
+		t += mul_u64_u64_div_u64(sim->cfg->latency_jitter_ns,
+					 prandom_u32_state(&sim->rnd), U32_MAX);
+	wbd_sim_schedule(sim, &cmd->event, WBD_EV_DONE, t);
 }
 
 /**
@@ -84,6 +88,22 @@ static struct wbd_link *link_of(struct wbd_sim *sim, const struct wbd_cmd *cmd)
 	return &sim->link[sim->cfg->link_duplex && cmd->op == WBD_READ];
 }
 
+/* At which rate a transfer goes that starts at @t; takes the credit it needs. */
+static u32 link_rate(struct wbd_sim *sim, u32 bytes, u64 t)
+{
+	const struct wbd_config *cfg = sim->cfg;
+
+	if (!cfg->burst_mbps)
+		return cfg->link_mbps;
+	sim->credit += div_u64((t - sim->credit_at) * cfg->link_mbps, 1000);
+	sim->credit = min(sim->credit, (u64)cfg->burst_mib << 20);
+	sim->credit_at = t;
+	if (sim->credit < bytes)
+		return cfg->link_mbps;
+	sim->credit -= bytes;
+	return cfg->burst_mbps;
+}
+
 /*
  * The bandwidth is looked at here and nowhere else: a change of link_mbps holds
  * for every transfer that has not started.
@@ -98,7 +118,8 @@ static void link_start(struct wbd_sim *sim, struct wbd_link *link, u64 t)
 	cmd = list_first_entry(&link->queue, struct wbd_cmd, node);
 	list_del_init(&cmd->node);
 	link->busy = cmd;
-	ns = wbd_sim_jitter(sim, wbd_xfer_ns(cmd->bytes, sim->cfg->link_mbps));
+	ns = wbd_xfer_ns(cmd->bytes, link_rate(sim, cmd->bytes, t));
+	ns = wbd_sim_jitter(sim, ns + sim->cfg->command_ns);
 	/* Data that comes off the flash more slowly keeps the link waiting. */
 	wbd_sim_schedule(sim, &link->event, WBD_EV_LINK,
 			 max(t + ns, cmd->data_end));
@@ -369,6 +390,7 @@ int wbd_sim_init(struct wbd_sim *sim, const struct wbd_config *cfg)
 	sim->cfg = cfg;
 	sim->ops = models[cfg->model];
 	prandom_seed_state(&sim->rnd, cfg->seed);
+	sim->credit = (u64)cfg->burst_mib << 20;
 	err = sim->ops->init(sim);
 	if (err)
 		return err;

@@ -122,6 +122,8 @@ struct wbd_model_ops {
  * @arrivals: number of commands so far
  * @inflight: commands started and not completed
  * @exclusive: a flush is being served alone
+ * @credit: bytes that may go at burst_mbps
+ * @credit_at: time of the last change of @credit
  * @rnd: source of the jitter
  */
 struct wbd_sim {
@@ -138,6 +140,8 @@ struct wbd_sim {
 	u64 arrivals;
 	u32 inflight;
 	bool exclusive;
+	u64 credit;
+	u64 credit_at;
 	struct rnd_state rnd;
 };
 

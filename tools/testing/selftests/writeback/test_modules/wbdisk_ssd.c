@@ -158,6 +158,16 @@ static void ssd_read(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
 
 /* ---- the write log ------------------------------------------------------- */
 
+/* A drive programs fast what it will move to its place later, as long as it can. */
+static u32 prog_ns(const struct wbd_sim *sim, u64 number)
+{
+	const struct wbd_config *cfg = sim->cfg;
+
+	if (!cfg->t_prog_full_ns || number * cfg->prog_kib < cfg->slc_mib * 1024ULL)
+		return cfg->t_prog_ns;
+	return cfg->t_prog_full_ns;
+}
+
 static void issue(struct wbd_sim *sim, u64 number, u64 t)
 {
 	struct ssd *ssd = sim->priv;
@@ -168,7 +178,7 @@ static void issue(struct wbd_sim *sim, u64 number, u64 t)
 		return;
 	div_u64_rem(number, ssd->dies, &die);
 	t = chan_move(sim, die % ssd->channels, unit->bytes, t);
-	t = max(t, ssd->die_free[die]) + wbd_sim_jitter(sim, sim->cfg->t_prog_ns);
+	t = max(t, ssd->die_free[die]) + wbd_sim_jitter(sim, prog_ns(sim, number));
 	ssd->die_free[die] = t;
 	unit->end = t;
 	unit->issued = true;
