@@ -10,7 +10,7 @@ import sys
 from .errors import WbError
 
 MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
-           "series", "watch", "tune", "lab")
+           "series", "law", "watch", "tune", "lab")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The kernel's own law, block/blk-wbt-law.c, as one of the bench's. */
+#include <stdio.h>
+
+#include "wblaw.h"
+#include "blk-wbt-law.h"
+
+struct state {
+	struct wbt_law law;
+	u32 reads;
+};
+
+static void law_setup(struct wblaw *s)
+{
+	struct state *state = calloc(1, sizeof(*state));
+
+	s->priv = state;
+	wbt_law_init(&state->law, s->tags);
+}
+
+static void law_sent(struct wblaw *s, u32 bytes, u64 *stamp)
+{
+	struct wbt_law *law = s->priv;
+
+	*stamp = (u32)law->delivered;
+}
+
+static void law_done(struct wblaw *s, u32 bytes, u64 issued, u64 stamp)
+{
+	wbt_law_done(s->priv, s->now - issued, bytes, stamp, s->inflight_bytes);
+}
+
+static void law_read(struct wblaw *s, u64 latency)
+{
+	((struct state *)s->priv)->reads++;
+}
+
+static u64 law_window(struct wblaw *s)
+{
+	struct state *state = s->priv;
+	struct wbt_law *law = s->priv;
+
+	wbt_law_window(law, s->now, wblaw_active(s) && s->held, state->reads);
+	state->reads = 0;
+	if (getenv("WBLAW_TRACE"))
+		fprintf(stderr, "%.3f active=%d held=%d inflight=%u,%lu limit=%lu max_io=%u rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d\n",
+			s->now / 1e9, wblaw_active(s), s->held, s->inflight,
+			s->inflight_bytes, law->limit, law->max_io,
+			wbt_law_rate(law), wbt_law_least(law), law->gain,
+			law->best, law->draining, law->starting);
+	return WBT_WINDOW_NSEC;
+}
+
+/* An arm has latency of its own: there the kernel counts requests. */
+static u64 law_bytes(struct wblaw *s)
+{
+	if (!wblaw_active(s) || s->rotational)
+		return U64_MAX;
+	return ((struct wbt_law *)s->priv)->limit;
+}
+
+static u64 law_max_io(struct wblaw *s)
+{
+	if (!wblaw_active(s) || s->rotational)
+		return U64_MAX;
+	return ((struct wbt_law *)s->priv)->max_io;
+}
+
+const struct wblaw_ops wblaw_law = {
+	.name = "law",
+	.setup = law_setup,
+	.sent = law_sent,
+	.done = law_done,
+	.read = law_read,
+	.window = law_window,
+	.bytes = law_bytes,
+	.max_io = law_max_io,
+};

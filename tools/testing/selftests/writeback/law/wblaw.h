@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* One writer, readers and a law in front of a modelled disk, in virtual time. */
+#ifndef WBLAW_H
+#define WBLAW_H
+
+#include "shim/shim.h"
+
+struct wblaw;
+
+/**
+ * struct wblaw_ops - a law
+ * @name: what the bench calls it
+ * @setup: start
+ * @sent: a write goes to the disk, or to the wait for a tag
+ * @done: a write is completed
+ * @read: a read is completed
+ * @window: so much time has passed; returns the time to the next call, ns
+ * @requests: how many writes may be counted in flight
+ * @wake: is it time to go on, if so many are in flight after a completion?
+ * @bytes: how many bytes of them; ~0 is no limit
+ * @max_io: how many in one; ~0 is no limit
+ * @write_tags: may a write take another tag?
+ */
+struct wblaw_ops {
+	const char *name;
+	void (*setup)(struct wblaw *s);
+	void (*sent)(struct wblaw *s, u32 bytes, u64 *stamp);
+	void (*done)(struct wblaw *s, u32 bytes, u64 issued, u64 stamp);
+	void (*read)(struct wblaw *s, u64 latency);
+	u64 (*window)(struct wblaw *s);
+	u32 (*requests)(struct wblaw *s);
+	bool (*wake)(struct wblaw *s, u32 inflight);
+	u64 (*bytes)(struct wblaw *s);
+	u64 (*max_io)(struct wblaw *s);
+};
+
+/**
+ * struct wblaw - what laws may look at
+ * @now: time, ns
+ * @tags: of the disk, all queues together
+ * @rotational: as the disk says
+ * @write_cache: as the disk says
+ * @inflight: writes let through and not completed
+ * @inflight_bytes: the same in bytes
+ * @reads: at the disk or waiting for a tag
+ * @last_read: when one was submitted or completed last
+ * @held: a write waits for the law
+ * @priv: the law's own
+ */
+struct wblaw {
+	u64 now;
+	u32 tags;
+	bool rotational;
+	bool write_cache;
+	u32 inflight;
+	u64 inflight_bytes;
+	u32 reads;
+	u64 last_read;
+	bool held;
+	void *priv;
+};
+
+/* Readers count for 100 ms after a read. */
+static inline bool wblaw_active(const struct wblaw *s)
+{
+	return s->reads || (s->last_read && s->now < s->last_read + 100 * NSEC_PER_MSEC);
+}
+
+extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;
+
+#endif

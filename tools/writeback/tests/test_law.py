@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wb law: the disks that are drawn, the simulator built with the series' law, the tables."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from wblib import axes, cli, law, worktree
+from wblib.errors import WbError
+
+FIFO = {"queue_depth": 32, "queues": 1, "max_io_kib": 1280, "link_mbps": 450, "latency_ns": 90000}
+LOAD = {"readers": 4, "iops": 100, "mib": 256, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The simulator; skips where the series is not there as a tree."""
+    if not (worktree.TREE / "block" / "blk-wbt-law.c").is_file():
+        pytest.skip("needs build/tree: wb series tree")
+    return law.build(worktree.TREE, tmp_path_factory.mktemp("law"))
+
+
+def one(program: Path, name: str, disk: dict[str, int], load: dict[str, int] | None = None,
+        steps: Sequence[str] = ()) -> dict[str, float]:
+    case = law.Case(1, "fifo", disk, {**LOAD, **(load or {})}, tuple(steps))
+    return law.simulate(program, [case.words(name)], 1)[0]
+
+
+def test_draw_is_the_same_for_a_seed_and_covers_the_ranges() -> None:
+    cases = [law.draw(seed) for seed in range(1, 401)]
+    assert cases == [law.draw(seed) for seed in range(1, 401)]
+    assert {c.kind for c in cases} == set(law.KINDS)
+    assert min(c.disk["queue_depth"] for c in cases) == 1 and max(c.disk["queue_depth"] for c in cases) > 800
+    assert any(c.steps for c in cases) and any("burst_mib" in c.disk for c in cases)
+    assert any("slc_mib" in c.disk for c in cases) and any("latency_jitter_ns" in c.disk for c in cases)
+
+
+def test_every_replay_is_a_valid_command() -> None:
+    for seed in range(1, 101):
+        words = shlex.split(law.draw(seed).replay())
+        assert words[:3] == ["wb", "run", "read-latency"]
+        cli.parser().parse_args(words[1:])
+        given = dict(zip(words[3::2], words[4::2], strict=True))
+        axes.validate("read-latency", {"disk-set": given["--disk-set"], "readers": given["--readers"],
+                                       "rate": given["--rate"], "mib": given["--mib"], "disk": given["--disk"]})
+
+
+def test_a_disk_whose_times_are_known(program: Path) -> None:
+    """Nothing but the tags: 32 requests of 1280 KiB are in front of a read; all is written at the link's rate."""
+    none = one(program, "none", FIFO)
+    assert none["drain_s"] == pytest.approx(256 * 2**20 / 450e6, rel=.01)
+    assert none["p50"] == pytest.approx(32 * 1280 * 1024 / 450e3, rel=.1)
+    idle = law.simulate(program, [law.Case(1, "fifo", FIFO, LOAD).words("none", "idle_ms=1000")], 1)[0]
+    assert idle["p50"] == pytest.approx(.099, abs=.002)
+
+
+@pytest.mark.parametrize(("mbps", "latency_us", "depth"), [(450, 90, 32), (125, 1000, 128), (500, 1000, 128),
+                                                          (2689, 1000, 8), (150, 150, 2)])
+def test_the_law_does_no_harm_and_helps(program: Path, mbps: int, latency_us: int, depth: int) -> None:
+    disk = {**FIFO, "link_mbps": mbps, "latency_ns": latency_us * 1000, "queue_depth": depth}
+    load = {"mib": 2 * mbps}
+    none, mine = one(program, "none", disk, load), one(program, "law", disk, load)
+    assert mine["drain_s"] < 1.06 * none["drain_s"]
+    assert mine["p99"] < none["p99"] / 1.5
+
+
+def test_a_rate_step_is_followed(program: Path) -> None:
+    disk = {**FIFO, "link_mbps": 500, "latency_ns": 1000000, "queue_depth": 128}
+    steps = ("500:20", "1500:500")
+    none, mine = (one(program, name, disk, {"mib": 1024}, steps) for name in ("none", "law"))
+    assert mine["drain_s"] < 1.1 * none["drain_s"]
+    assert mine["p9995"] < none["p9995"]
+
+
+def test_the_same_bytes_whatever_the_processes(program: Path) -> None:
+    lines = [law.draw(seed).words(name) for seed in range(1, 13) for name in ("none", "law")]
+    assert law.simulate(program, lines, 1) == law.simulate(program, lines, 5)
+
+
+def test_command(program: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    assert cli.main(["law", "--seeds", "1-6", "--law", "law,requests", "--worst", "2", "--json", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.count("wb run read-latency") == 4
+    found = json.loads(out.read_text())
+    assert [r["seed"] for r in found] == [1, 2, 3, 4, 5, 6]
+    assert set(found[0]["results"]) == {"none", "law", "requests"}
+    assert cli.main(["law", "--seeds", "3-3", "--print"]) == 0
+    assert capsys.readouterr().out.startswith("3: disk=")
+
+
+def test_compare_and_report() -> None:
+    none = {"drain_s": 2.0, "due_p9995": 9.95, "p9995": 9.0}
+    mine = {"drain_s": 2.5, "due_p9995": 4.95, "p9995": 4.0}
+    assert law.compare(mine, none) == (pytest.approx(1.25), pytest.approx(.5))
+    cases = [law.Case(1, "fifo", FIFO, LOAD), law.Case(2, "fifo", FIFO, LOAD)]
+    text = law.report(cases, ["law"], [{"none": none, "law": none}, {"none": none, "law": mine}], 1)
+    assert "1.25 (2.00 -> 2.50 s)" in text and "disk 2" in text and "disk 1" not in text
+
+
+def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["law", "--law", "nonsense"]) == 2
+    assert cli.main(["law", "--disk", "disk=nonsense"]) == 2
+    assert cli.main(["law", "--disk", "colour=1"]) == 2
+    assert "colour=1" in capsys.readouterr().err
+    with pytest.raises(WbError, match=r"blk-wbt-law\.c is missing"):
+        law.build(tmp_path, tmp_path)
