@@ -275,6 +275,17 @@ _CASES = (
         wall_s=60,
     ),
     Case(
+        "ext4-torture",
+        "random work on ext4 while mount options, latency, free space and more change; reread from the disk",
+        "none: looks for lost, stale or misplaced data",
+        (Axis("rounds", "6", "how many rounds", (), 1, 9999),
+         Axis("first", "0", "number of the first round", (), 0, 9999),
+         Axis("ms", "4000", "length of a round", (), 100, 999999, "ms"),
+         Axis("format", "all", "format, all in turn or one",
+              ("all", "plain", "1k", "quota", "bigalloc", "fast_commit", "inline_1k", "nojournal"))),
+        wall_s=60,
+    ),
+    Case(
         "ext4-endio",
         "ext4 with no block left for a split, and with write errors: the data or an error, never old data",
         "none: fails on the stock kernel, which loses data and lets fsync return 0",

@@ -7,7 +7,7 @@
  * WRITERS processes change files of their own below DIR: write, overwrite, append,
  * through mmap and O_DIRECT, too; truncate, punch, zero, fallocate, unlink; fsync,
  * fdatasync, syncfs, sync_file_range.  After MS milliseconds "1" is written to
- * CUTFILE, which cuts the power; without CUTFILE they stop by themselves.  Each then
+ * CUTFILE, which cuts the power; without CUTFILE they sync all and stop.  Each then
  * writes what it knows to STATE.N, in a file system that survives.  CUT is part of
  * all data (powercut.h).
  *
@@ -340,6 +340,9 @@ static void work(const char *state, __u64 seed)
 		usleep(rnd(MAX_PAUSE_US));
 		going = !step();
 	}
+	/* Without a cut all of it must be there, not only what was synced. */
+	if (going)
+		op_sync(0, 0);
 	dump(state);
 	exit(0);
 }
