@@ -18,19 +18,22 @@
 
 readonly DISK_MIB=128
 readonly FASTEST_NS=20000
-# Options that a remount changes to, each from each; with nodelalloc alone, from
-# delalloc, dioread_lock comes by itself.
+# Drawn for each round.  Where many wait for the disk in writeback, so does a remount,
+# and whoever changes metadata that a commit is writing waits for that: the fewer do,
+# and the more requests the disk takes, the more is changed in flight.
+readonly WRITERS=(1 2 3 4 8 16) DEPTH=(32 512) COMMIT_S=(1 5 30 30)
+# Options that a remount changes to, each from each
 # shellcheck disable=SC2054 # commas of mount options
 readonly OPTIONS=(
 	delalloc,dioread_nolock delalloc,dioread_lock nodelalloc,dioread_lock
-	nodelalloc,dioread_nolock nodelalloc delalloc
+	nodelalloc,dioread_nolock
 )
 # Format and, if not both, how its rounds end: nothing is promised without a journal.
 readonly FORMATS=(plain 1k quota bigalloc fast_commit inline_1k nojournal:stop)
 
 opt_add rounds 6 '[1-9][0-9]{0,3}' "how many rounds"
 opt_add first 0 '[0-9]{1,4}' "number of the first round"
-opt_add ms 4000 '[1-9][0-9]{2,5}' "milliseconds of a round"
+opt_add ms 3000 '[1-9][0-9]{2,5}' "milliseconds of a round"
 opt_add format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "all in turn, or one of ${FORMATS[*]%:*}"
 opt_parse "ext4 under changing mount options, latency and load." "$@"
 
@@ -59,7 +62,7 @@ function both() {
 	"$WB_DIR/ext4_torture" "$MNT" "$DISK_DEV" "$WBDISK_CONFIGFS/test" $((1 + $(draw "$1" 1 1000000))) \
 		"$2" "${OPTIONS[@]}" > "$WB_OUT/torture" 2>&1 &
 	pid=$!
-	pc_load "$1" $((1 + $(draw "$1" 2 1000000))) "$2" ${3:+"$3"}
+	pc_load "$1" $((1 + $(draw "$1" 2 1000000))) "$2" "${3:-}" "${WRITERS[$(draw "$1" 5 ${#WRITERS[@]})]}"
 	ret=$?
 	wait "$pid" || ret=1
 	note_file "$WB_OUT/torture"
@@ -85,12 +88,15 @@ function behind_cache() {
 # run_round(number, format, stop or cut) - four results
 function run_round() {
 	local n=$1 what="round $1, $2, $3" mount=${OPTIONS[$(draw "$1" 3 ${#OPTIONS[@]})]} fails=$KTAP_CNT_FAIL
+	mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
 	[ "$2" != quota ] || mount+=,usrquota
-	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1 latency_ns=$FASTEST_NS
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1 latency_ns=$FASTEST_NS \
+		queue_depth="${DEPTH[$(draw "$n" 6 ${#DEPTH[@]})]}"
+	[ "$(draw "$n" 7 2)" -eq 1 ] || echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
 	wbdisk_set test cut_keep_ppm $((250000 * $(draw "$n" 4 4)))
 	ext4_stale $DISK_MIB
 	format "$2"
-	ext4_mount "$mount,commit=1" || die "cannot mount with $mount"
+	ext4_mount "$mount" || die "cannot mount with $mount"
 	note "$what: mounted with $mount"
 	if [ "$3" = cut ]; then
 		check "$what: no error before the cut" both "$n" "${OPT[ms]}" "$WBDISK_CONFIGFS/test/cut"

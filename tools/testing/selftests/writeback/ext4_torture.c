@@ -27,11 +27,13 @@
 #include <linux/fs.h>
 #include <linux/types.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/quota.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/swap.h>
+#include <sys/wait.h>
 
 #include "../kselftest.h"
 #include "rnd.h"
@@ -114,14 +116,17 @@ static int do_remount(void)
 	return mount(NULL, dir, NULL, MS_REMOUNT, options[rnd(nr_options)]);
 }
 
+/* Times of all magnitudes; then the disk has as long to get on. */
 static int do_stall(void)
 {
-	return stall(rnd(2) ? rnd(MAX_STALL_MS) : rnd(50));
-}
+	long ms = 1 + rnd(2UL << rnd(12));
 
-static int do_wake(void)
-{
-	return stall(0);
+	if (ms > MAX_STALL_MS)
+		ms = MAX_STALL_MS;
+	if (stall(ms))
+		return -1;
+	pause_us(ms * 1000 + rnd(2 * MAX_PAUSE_US));
+	return 0;
 }
 
 static int do_freeze(void)
@@ -253,39 +258,45 @@ static int do_trim(void)
 	return ioctl(root, FITRIM, &range);
 }
 
+/* Each process has its own: what waits for the disk must not keep others from it. */
+#define PROCESSES	4
+
 static const struct rule {
 	const char *name;
 	int (*change)(void);
-	unsigned int share;
+	unsigned int process, share;
 } rules[] = {
-	{ "remount", do_remount, 24 },
-	{ "stall", do_stall, 12 },
-	{ "wake", do_wake, 3 },
-	{ "flush", do_flush, 16 },
-	{ "drop", do_drop, 5 },
-	{ "read", do_read, 6 },
-	{ "move", do_move, 4 },
-	{ "fibmap", do_fibmap, 3 },
-	{ "freeze", do_freeze, 2 },
-	{ "fill", do_fill, 2 },
-	{ "swap", do_swap, 1 },
-	{ "quota", do_quota, 1 },
-	{ "trim", do_trim, 1 },
+	{ "remount", do_remount, 0, 1 },
+	{ "stall", do_stall, 1, 1 },
+	{ "flush", do_flush, 3, 1 },
+	{ "drop", do_drop, 2, 5 },
+	{ "read", do_read, 2, 6 },
+	{ "move", do_move, 2, 4 },
+	{ "fibmap", do_fibmap, 2, 3 },
+	{ "freeze", do_freeze, 2, 1 },
+	{ "fill", do_fill, 2, 2 },
+	{ "swap", do_swap, 2, 1 },
+	{ "quota", do_quota, 2, 1 },
+	{ "trim", do_trim, 2, 1 },
 };
 
-static unsigned long tried[ARRAY_SIZE(rules)], worked[ARRAY_SIZE(rules)];
+static struct counts {
+	unsigned long tried, worked;
+} *counts;
 
-static void change_one(void)
+static void change_one(unsigned int process)
 {
 	unsigned int i, sum = 0, at;
 
 	for (i = 0; i < ARRAY_SIZE(rules); i++)
-		sum += rules[i].share;
+		if (rules[i].process == process)
+			sum += rules[i].share;
 	at = rnd(sum);
-	for (i = 0; at >= rules[i].share; i++)
-		at -= rules[i].share;
-	tried[i]++;
-	worked[i] += !rules[i].change();
+	for (i = 0; rules[i].process != process || at >= rules[i].share; i++)
+		if (rules[i].process == process)
+			at -= rules[i].share;
+	counts[i].tried++;
+	counts[i].worked += !rules[i].change();
 }
 
 int main(int argc, char **argv)
@@ -301,7 +312,6 @@ int main(int argc, char **argv)
 	dir = argv[1];
 	device = argv[2];
 	disk = argv[3];
-	rnd_seed(strtoull(argv[4], NULL, 10));
 	options = argv + 6;
 	nr_options = argc - 6;
 	root = open(dir, O_RDONLY | O_DIRECTORY);
@@ -316,13 +326,25 @@ int main(int argc, char **argv)
 		end.tv_nsec -= 1000000000;
 		end.tv_sec++;
 	}
-	while (!over()) {
-		pause_us(rnd(MAX_PAUSE_US));
-		change_one();
+	counts = mmap(NULL, sizeof(*counts) * ARRAY_SIZE(rules), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (counts == MAP_FAILED)
+		return 1;
+	for (i = 0; i < PROCESSES; i++) {
+		if (fork())
+			continue;
+		rnd_seed(strtoull(argv[4], NULL, 10) * PROCESSES + i);
+		while (!over()) {
+			pause_us(rnd(MAX_PAUSE_US));
+			change_one(i);
+		}
+		exit(0);
 	}
+	while (wait(NULL) > 0)
+		;
 	for (i = 0; i < ARRAY_SIZE(rules); i++)
-		printf("%s %lu of %lu%s", rules[i].name, worked[i], tried[i],
-		       i + 1 < ARRAY_SIZE(rules) ? ", " : "\n");
+		printf("%s %lu of %lu%s", rules[i].name, counts[i].worked,
+		       counts[i].tried, i + 1 < ARRAY_SIZE(rules) ? ", " : "\n");
 	ioctl(root, FITHAW, 0);
 	close(root);
 	return stall(0) ? 1 : 0;
