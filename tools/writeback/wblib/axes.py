@@ -290,7 +290,7 @@ _CASES = (
         "ext4 with no block left for a split, and with write errors: the data or an error, never old data",
         "none: fails on the stock kernel, which loses data and lets fsync return 0",
         (Axis("part", "all", "one part, or all",
-              ("all", "nospace", "convert", "ioerror", "remount", "switch", "quota")),),
+              ("all", "nospace", "convert", "ioerror", "remount", "switch", "zeroed", "discarded", "page", "quota")),),
         wall_s=60,
         needs_series=True,
     ),
