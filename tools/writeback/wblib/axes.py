@@ -278,7 +278,7 @@ _CASES = (
         "ext4-torture",
         "random work on ext4 while mount options, latency, free space and more change; reread from the disk",
         "none: looks for lost, stale or misplaced data",
-        (Axis("rounds", "6", "how many rounds", (), 1, 9999),
+        (Axis("rounds", "12", "how many rounds", (), 1, 9999),
          Axis("first", "0", "number of the first round", (), 0, 9999),
          Axis("ms", "3000", "length of a round", (), 100, 999999, "ms"),
          Axis("format", "all", "format, all in turn or one",

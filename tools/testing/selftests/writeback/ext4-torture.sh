@@ -22,7 +22,8 @@ readonly FASTEST_NS=20000
 # and whoever changes metadata that a commit is writing waits for that: the fewer do,
 # and the more requests the disk takes, the more is changed in flight.
 readonly WRITERS=(1 2 3 4 8 16) DEPTH=(32 512) COMMIT_S=(1 5 30 30)
-# Options that a remount changes to, each from each
+# Options that a remount changes to.  A round has two of them, each pair in turn, as
+# what goes wrong between two would be rare among all.
 # shellcheck disable=SC2054 # commas of mount options
 readonly OPTIONS=(
 	delalloc,dioread_nolock delalloc,dioread_lock nodelalloc,dioread_lock
@@ -31,7 +32,7 @@ readonly OPTIONS=(
 # Format and, if not both, how its rounds end: nothing is promised without a journal.
 readonly FORMATS=(plain 1k quota bigalloc fast_commit inline_1k nojournal:stop)
 
-opt_add rounds 6 '[1-9][0-9]{0,3}' "how many rounds"
+opt_add rounds 12 '[1-9][0-9]{0,3}' "how many rounds"
 opt_add first 0 '[0-9]{1,4}' "number of the first round"
 opt_add ms 3000 '[1-9][0-9]{2,5}' "milliseconds of a round"
 opt_add format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "all in turn, or one of ${FORMATS[*]%:*}"
@@ -60,7 +61,7 @@ function format() {
 function both() {
 	local ret pid
 	"$WB_DIR/ext4_torture" "$MNT" "$DISK_DEV" "$WBDISK_CONFIGFS/test" $((1 + $(draw "$1" 1 1000000))) \
-		"$2" "${OPTIONS[@]}" > "$WB_OUT/torture" 2>&1 &
+		"$2" "${options[@]}" > "$WB_OUT/torture" 2>&1 &
 	pid=$!
 	pc_load "$1" $((1 + $(draw "$1" 2 1000000))) "$2" "${3:-}" "${WRITERS[$(draw "$1" 5 ${#WRITERS[@]})]}"
 	ret=$?
@@ -85,10 +86,23 @@ function behind_cache() {
 	verify
 }
 
+# pair(number) - sets "options"
+function pair() {
+	local i=$1 first second
+	for ((first = 0; first < ${#OPTIONS[@]}; first++)); do
+		for ((second = 0; second < first; second++)); do
+			options=("${OPTIONS[first]}" "${OPTIONS[second]}")
+			[ $((i--)) -gt 0 ] || return 0
+		done
+	done
+}
+
 # run_round(number, format, stop or cut) - four results
 function run_round() {
-	local n=$1 what="round $1, $2, $3" mount=${OPTIONS[$(draw "$1" 3 ${#OPTIONS[@]})]} fails=$KTAP_CNT_FAIL
-	mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
+	local n=$1 what="round $1, $2, $3" mount options fails=$KTAP_CNT_FAIL
+	pair $(((n / 2 + OPT[seed]) % (${#OPTIONS[@]} * (${#OPTIONS[@]} - 1) / 2)))
+	mount=${options[$(draw "$1" 3 2)]}
+	[ "$2" = nojournal ] || mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
 	[ "$2" != quota ] || mount+=,usrquota
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1 latency_ns=$FASTEST_NS \
 		queue_depth="${DEPTH[$(draw "$n" 6 ${#DEPTH[@]})]}"
@@ -97,7 +111,7 @@ function run_round() {
 	ext4_stale $DISK_MIB
 	format "$2"
 	ext4_mount "$mount" || die "cannot mount with $mount"
-	note "$what: mounted with $mount"
+	note "$what: mounted with $mount, then with ${options[*]}"
 	if [ "$3" = cut ]; then
 		check "$what: no error before the cut" both "$n" "${OPT[ms]}" "$WBDISK_CONFIGFS/test/cut"
 		check "$what: the journal replays" ext4_power_cut "$mount"
