@@ -200,7 +200,8 @@ function run_switch() {
 	} &
 	sleep 2
 	wbdisk_set test stall_ms 0
-	wait "$pid" && wait || note "a write failed"
+	wait "$pid" || note "the write failed"
+	wait
 	ext4_remount "$1" || die "cannot mount again"
 	head -c $((SWITCH_KIB << 10)) "$file" | tr -d 'AB' | wc -c > "$WB_OUT/lost"
 	note "$what: $(cat "$WB_OUT/lost") bytes of $((SWITCH_KIB << 10)) are lost"

@@ -31,7 +31,7 @@ readonly LEFT_BLOCKS=64
 readonly REFERENCE=/mnt/reference
 readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast path)
 # Where a file that grows need not show what its block had before, without a journal
-readonly NOLOCK=(delalloc nodelalloc,dioread_nolock)
+readonly NOLOCK=(delalloc "nodelalloc,dioread_nolock")
 readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal data=writeback)
 
 opt_parse "ext4: files that leave the inode (inline_data)." "$@"

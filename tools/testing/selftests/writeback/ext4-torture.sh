@@ -50,7 +50,10 @@ function draw() {
 function format() {
 	local mkfs
 	# Inodes in which a unit of powercut_load fits, and a second.
-	[ "$1" = inline_1k ] && mkfs=(-O inline_data -I 1024) || read -ra mkfs <<< "${EXT4_FORMAT[$1]}"
+	case $1 in
+	inline_1k) mkfs=(-O inline_data -I 1024) ;;
+	*) read -ra mkfs <<< "${EXT4_FORMAT[$1]}" ;;
+	esac
 	[ "$1" = nojournal ] || mkfs+=(-J size=8)
 	ext4_format -m 1 "${mkfs[@]}" > "$WB_OUT/mkfs" 2>&1 && return
 	note_file "$WB_OUT/mkfs"
@@ -141,7 +144,7 @@ ktap_set_plan $((4 * OPT[rounds] + 1))
 ops=0 acks=0 words=0 remounts=0
 for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
 	format=${formats[n / 2 % ${#formats[@]}]}
-	end=stop
+	end="stop"
 	[[ $((n % 2)) -eq 0 || $format = *:stop || $format = nojournal ]] || end=cut
 	run_round "$n" "${format%:*}" "$end"
 done
