@@ -11,6 +11,14 @@
 #		for lack of a block: a fallocate merged with it during the I/O
 #	ioerror	the disk refuses the data of unwritten blocks
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
+#	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
+#		then a block of theirs is overwritten, or one that fallocate put behind
+#		them is written
+#	zeroed	the tree needs a block, there is none, and the extent is zeroed instead;
+#		write() has committed, then fsync, power cut
+#	discarded	delayed pages are dropped for want of a block of the tree, with
+#		blocks smaller than a page: what was reserved for them comes back
+#	page	space ends in the middle of a page: write() fails, it is not short
 #	quota	a user writes into what fallocate gave him, his quota is used up, and
 #		the extent that writeback splits in his fsync needs a block
 
@@ -30,8 +38,25 @@ readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
 readonly STALL_MS=60000
 readonly IOERROR_PAGES=64
 readonly REMOUNT_MIB=4
+# As much as is zeroed rather than split, with what fallocate puts behind it.
+readonly SWITCH_KIB=16
 readonly QUOTA_MIB=20 QUOTA_FALLOC_MIB=16 QUOTA_PAGES=256 QUOTA_UID=65534
 
+# Extents that a leaf of 4 KiB holds, less those of a few more writes; each makes two.
+readonly ZEROED_PAGES=165 ZEROED_TRIES=8
+# More extents than a leaf of 1 KiB holds.
+readonly DISCARDED_PAGES=200
+# Not a number of whole pages
+readonly PAGE_FREE_KIB=6
+readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota)
+# How many results each has
+declare -Ar RESULTS=(
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=3 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
+	[quota]=$((3 * ${#EXT4_MOUNTS[@]}))
+)
+
+opt_add part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
 opt_parse "ext4: no loss without an error, no stale data, when writeback fails at its end." "$@"
 
 # fresh(options, [options of mke2fs...]) - new file system over old data
@@ -96,7 +121,7 @@ function run_convert() {
 	wbdisk_set test stall_ms "$STALL_MS"
 	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$WB_OUT/convert.note" &
 	pid=$!
-	loop_until "[ \"\$(awk '{ print \$9 }' /sys/block/$DISK_NAME/stat)\" -gt 0 ]"
+	loop_until in_flight
 	ext4_falloc "$file" $((CONVERT_AT_MIB << 20 | CONVERT_KIB << 10)) $((CONVERT_KIB << 10))
 	check "convert: the file system is full" ext4_fill
 	wbdisk_set test stall_ms 0
@@ -146,6 +171,104 @@ function run_remount() {
 	disk_teardown
 }
 
+# in_flight() - is a write on its way to the disk?
+function in_flight() {
+	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
+}
+
+# run_switch(from, to, overwrite or behind) - one result
+function run_switch() {
+	local file pid where=$((2 * 4096)) what="$1 to $2 with data in flight, $3"
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	# Metadata is in memory, and nothing else is on its way.
+	xfs_io -f -c "pwrite -S 0x41 0 16k" -c "truncate 0" "$file" > /dev/null
+	sync
+	wbdisk_set test stall_ms "$STALL_MS"
+	xfs_io -c "pwrite -S 0x41 0 $SWITCH_KIB""k" -c fdatasync "$file" > "$WB_OUT/switch" &
+	pid=$!
+	loop_until in_flight
+	if [ "$3" = behind ]; then
+		# fallocate(1) would fsync the file.
+		xfs_io -c "falloc ${SWITCH_KIB}k ${SWITCH_KIB}k" "$file" || die "cannot fallocate"
+		where=$((SWITCH_KIB << 10))
+	fi
+	# Whoever waits, waits for the disk.
+	{
+		mount -o "remount,$2" "$MNT" &&
+			xfs_io -c "pwrite -S 0x42 $where 4k" -c fdatasync "$file" > /dev/null
+	} &
+	sleep 2
+	wbdisk_set test stall_ms 0
+	wait "$pid" || note "the write failed"
+	wait
+	ext4_remount "$1" || die "cannot mount again"
+	head -c $((SWITCH_KIB << 10)) "$file" | tr -d 'AB' | wc -c > "$WB_OUT/lost"
+	note "$what: $(cat "$WB_OUT/lost") bytes of $((SWITCH_KIB << 10)) are lost"
+	metric "endio_lost_switch_${3}_${1//,/_}" "$(cat "$WB_OUT/lost")" count
+	check "$what: nothing is lost" [ "$(cat "$WB_OUT/lost")" -eq 0 ]
+	ext4_end
+}
+
+# run_zeroed() - three results
+function run_zeroed() {
+	local file i block zeroed=0
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new delalloc -m 0
+	file=$MNT/file
+	fallocate -l 4M "$file" || die "no space"
+	touch "$MNT/other"
+	blocks write "$file" 1 "$ZEROED_PAGES" 2 "$WB_OUT/zeroed"
+	check "zeroed: the file system is full" ext4_fill
+	sync -f "$MNT"
+	for ((i = 0; i < ZEROED_TRIES && !zeroed; i++)); do
+		block=$((2 * (ZEROED_PAGES + i) + 1))
+		xfs_io -c "pwrite -S 0x42 $((block * 4))k 4k" "$file" > /dev/null
+		# A commit with the new mtime of the file
+		chmod "60$((i % 8))" "$MNT/other" && sync "$MNT/other"
+		sync "$file"
+		# The block in front of it became written, too.
+		filefrag -v "$file" |
+			awk -v b="$block" '$2 + 0 < b && $3 + 0 == b { found = 1 } END { exit !found }' && zeroed=1
+	done
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	check "zeroed: an extent was, at the end" [ "$zeroed" -eq 1 ]
+	check "zeroed: the data is there" \
+		cmp -s -i "$((block * 4096)):0" -n 4096 "$file" <(head -c 4096 /dev/zero | tr '\0' B)
+	umount_fs "$MNT"
+	disk_teardown
+}
+
+# run_discarded() - three results
+function run_discarded() {
+	fresh delalloc -b 1024 || die "no file system"
+	set_dirty writeback_centisecs 0
+	"$WB_DIR/fs_blocks" make "$MNT/file" "${OPT[seed]}" 0 "$DISCARDED_PAGES" 2 > /dev/null
+	check "discarded: the file system is full" ext4_fill
+	check "discarded: fsync says so" eval "! sync $MNT/file 2> /dev/null"
+	umount_fs "$MNT"
+	check "discarded: nothing stays reserved" eval "! dmesg_new | grep -q 'not cleared\|s_dirtyclusters'"
+	disk_teardown
+}
+
+# run_page(options) - two results
+function run_page() {
+	local log=$WB_OUT/page_${1//,/_}
+	fresh "$1" -b 1024 || die "no file system"
+	ext4_falloc "$MNT/spare" 0 ${PAGE_FREE_KIB}k || die "no space"
+	ext4_fill || die "not full"
+	rm "$MNT/spare"
+	sync -f "$MNT"
+	blocks write "$MNT/file" 0 4 1 "$log"
+	# EIO would be a short write.
+	check "$1: page: a write() without room for its page fails with ENOSPC" \
+		[ "$(ext4_word "$log" write_errno)" -eq 28 ]
+	umount_fs "$MNT"
+	check "$1: page: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
 # run_quota(options) - three results
 function run_quota() {
 	local i file=$MNT/theirs/file log=$WB_OUT/quota_${1//,/_} first written there
@@ -177,20 +300,68 @@ function run_quota() {
 	disk_teardown
 }
 
-wb_begin awk dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
+# each(cmd...) - once for each way to mount
+function each() {
+	local options
+	for options in "${EXT4_MOUNTS[@]}"; do
+		"$@" "$options"
+	done
+}
+
+function part_nospace() {
+	each run_nospace
+}
+
+function part_convert() {
+	run_convert
+}
+
+function part_ioerror() {
+	each run_ioerror
+}
+
+function part_remount() {
+	run_remount
+}
+
+function part_switch() {
+	local how
+	for how in overwrite behind; do
+		run_switch delalloc nodelalloc,dioread_lock "$how"
+		run_switch nodelalloc,dioread_nolock nodelalloc,dioread_lock "$how"
+	done
+}
+
+function part_zeroed() {
+	run_zeroed
+}
+
+function part_discarded() {
+	run_discarded
+}
+
+function part_page() {
+	each run_page
+}
+
+function part_quota() {
+	each run_quota
+}
+
+wb_begin awk cmp dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
-ktap_set_plan $((4 * ${#EXT4_MOUNTS[@]} + 4 + 3 * ${#EXT4_MOUNTS[@]} - 1 + 2 + 3 * ${#EXT4_MOUNTS[@]} + 1))
-for options in "${EXT4_MOUNTS[@]}"; do
-	run_nospace "$options"
+case ${OPT[part]} in
+all) parts=("${PARTS[@]}") ;;
+*) parts=("${OPT[part]}") ;;
+esac
+plan=1
+for part in "${parts[@]}"; do
+	plan=$((plan + RESULTS[$part]))
 done
-run_convert
-for options in "${EXT4_MOUNTS[@]}"; do
-	run_ioerror "$options"
-done
-run_remount
-for options in "${EXT4_MOUNTS[@]}"; do
-	run_quota "$options"
+ktap_set_plan "$plan"
+for part in "${parts[@]}"; do
+	"part_$part"
 done
 check_dmesg
 ktap_finished

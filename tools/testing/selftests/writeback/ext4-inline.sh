@@ -16,6 +16,8 @@
 #	power	synced, grows, its pages are sent to the disk, an empty file is synced,
 #		the power is cut: what was synced must be there
 #	fast	with fast_commit: synced, grows, synced again, the power is cut
+#	nojournal	synced, grows, the inode is on the disk and the data is not, the power
+#		is cut: no old data
 #	path	grows with truncate(2), and nobody opened it since the mount
 
 # shellcheck source=functions.sh
@@ -28,6 +30,8 @@ readonly DISK_MIB=64
 readonly LEFT_BLOCKS=64
 readonly REFERENCE=/mnt/reference
 readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast path)
+# Where a file that grows need not show what its block had before, without a journal
+readonly NOLOCK=(delalloc "nodelalloc,dioread_nolock")
 readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal data=writeback)
 
 opt_parse "ext4: files that leave the inode (inline_data)." "$@"
@@ -178,17 +182,44 @@ function run_scenario() {
 	disk_teardown
 }
 
+# run_nojournal(mount options) - one result
+function run_nojournal() {
+	local DIR=$MNT
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new "$1" -m 0 -O inline_data,^has_journal -I 256
+	DIR=$MNT
+	io "pwrite -S 0x11 0 20" fsync
+	io "pwrite -S 0x22 20 8000"
+	# Its inode is in the same block.
+	xfs_io -f -c "pwrite -S 0x33 0 4k" -c fsync "$MNT/other" > /dev/null
+	wbdisk_set test cut 1
+	umount_fs "$MNT" 2> /dev/null
+	wbdisk_set test power 0
+	wbdisk_set test power 1
+	loop_until "[ -b $DISK_DEV ]"
+	e2fsck -fy "$DISK_DEV" > "$WB_OUT/fsck" 2>&1
+	ext4_mount "$1" || die "cannot mount after the cut"
+	note "after the cut: $(stat -c %s "$MNT/file") bytes, first: $(od -An -tx1 -N 8 "$MNT/file")"
+	check "nojournal, $1: no old data" eval "! grep -aq \$'\xaa' $MNT/file"
+	umount_fs "$MNT"
+	disk_teardown
+}
+
 wb_begin mke2fs e2fsck xfs_io cmp
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 # Nothing moves before it is asked to.
 set_dirty writeback_centisecs 0
 mkdir -p "$REFERENCE"
-ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + 1))
+ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + ${#NOLOCK[@]} + 1))
 for scenario in "${SCENARIOS[@]}"; do
 	for options in "${MOUNTS[@]}"; do
 		run_scenario "$scenario" "$options"
 	done
+done
+for options in "${NOLOCK[@]}"; do
+	run_nojournal "$options"
 done
 check_dmesg
 ktap_finished

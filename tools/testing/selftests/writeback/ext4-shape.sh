@@ -16,6 +16,8 @@
 . "$(dirname "$0")/functions.sh"
 # shellcheck source=lib-ext4.sh
 . "$WB_DIR/lib-ext4.sh"
+# shellcheck source=lib-tracefs.sh
+. "$WB_DIR/lib-tracefs.sh"
 
 readonly DISK_MIB=2048
 readonly OPTIONS=nodelalloc,dioread_nolock
@@ -25,6 +27,7 @@ readonly BACKGROUND=$((16 << 20))	# bytes: write-back beside the append
 readonly PIECE_MIB=8 EXTENTS_MORE=2
 readonly BIO_KIB=1024
 # A small file is written back in few pieces, and the last is no full one.
+readonly TRACE_KIB=8192
 readonly SMALL_MIB=32 SMALL_BIO_KIB=512
 # A write that takes seconds, for want of memory that may be dirty.
 readonly KILLED_MIB=64 KILLED_MBPS=10 KILLED_DIRTY=$((8 << 20))
@@ -44,15 +47,26 @@ function st_blocks() {
 
 # run_append(name, mib, bs, [options of mke2fs...]) - four results
 function run_append() {
-	local name=$1 mib=$2 bs=$3 extents conversions splits kib
+	local name=$1 mib=$2 bs=$3 extents conversions splits kib trace=$TRACING/instances/shape dev
 	shift 3
 	fresh "$@"
+	dev=$(mountpoint -d "$MNT")
+	dev=$((${dev%:*} << 20 | ${dev#*:}))
+	trace_instance shape $TRACE_KIB || die "no tracing"
+	# 0x10 is EXT4_GET_BLOCKS_CONVERT.
+	trace_event "$trace" ext4/ext4_ext_handle_unwritten_extents "dev == $dev && flags & 0x10"
+	trace_event "$trace" ext4/ext4_ext_split_endio "dev == $dev" || die "no such tracepoint"
+	trace_event "$trace" block/block_bio_queue "dev == $dev && !(comm ~ \"jbd2*\")"
 	set_dirty background_bytes "$BACKGROUND" || die "cannot set vm.dirty_*"
 	dd if=/dev/zero of="$MNT/file" bs="$bs" count="${mib}M" iflag=count_bytes status=none
 	sync "$MNT/file"
-	conversions=$(ext4_attr endio_conversions)
-	splits=$(ext4_attr endio_splits)
-	kib=$(calc "$(ext4_attr writeback_sectors) / 2 / $(ext4_attr writeback_bios)")
+	echo 0 > "$trace/tracing_on"
+	conversions=$(grep -c ext4_ext_handle_unwritten_extents: "$trace/trace")
+	splits=$(grep -c ext4_ext_split_endio: "$trace/trace")
+	# "block_bio_queue: 253,0 W 34816 + 2048 [kworker/u2:1]"
+	kib=$(sed -n 's/.*block_bio_queue: [^ ]* W[^ ]* [0-9]* + \([0-9]*\) .*/\1/p' "$trace/trace" |
+		awk '{ sum += $1 } END { print NR ? sum / 2 / NR : 0 }')
+	trace_remove "$trace"
 	extents=$(extents "$MNT/file")
 	metric "shape_conversions_$name" "$conversions" count
 	metric "shape_endio_splits_$name" "$splits" count
@@ -169,7 +183,8 @@ function run_killed() {
 
 wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
 need_wbdisk
-ext4_need endio_splits "this kernel's ext4 does not count splits"
+ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
+[ -d "$TRACING/events/ext4/ext4_ext_split_endio" ] || skip_all "this kernel's ext4 does not trace splits"
 ktap_set_plan $((3 * 4 + 8 + 7 + 2 + 1))
 run_append 1M "${OPT[mib]}" 1M
 run_append 4K "$SMALL_MIB" 4K

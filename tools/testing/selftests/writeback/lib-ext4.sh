@@ -95,7 +95,7 @@ function ext4_falloc() {
 function ext4_fill() {
 	local size n=0
 	echo 0 > "/sys/fs/ext4/$DISK_NAME/reserved_clusters" || return
-	for size in 64m 8m 1m 64k 4k; do
+	for size in 64m 8m 1m 64k 4k 1k; do
 		while ext4_falloc "$MNT/fill$n" 0 "$size"; do
 			n=$((n + 1))
 		done

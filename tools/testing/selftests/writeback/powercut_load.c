@@ -6,8 +6,9 @@
  *
  * WRITERS processes change files of their own below DIR: write, overwrite, append,
  * through mmap and O_DIRECT, too; truncate, punch, zero, fallocate, unlink; fsync,
- * fdatasync, syncfs, sync_file_range.  After MS milliseconds "1" is written to
- * CUTFILE, which cuts the power; without CUTFILE they stop by themselves.  Each then
+ * fdatasync, syncfs, sync_file_range; sometimes one is read behind the page cache
+ * after its fsync, and must be what was written.  After MS milliseconds "1" is written to
+ * CUTFILE, which cuts the power; without CUTFILE they sync all and stop.  Each then
  * writes what it knows to STATE.N, in a file system that survives.  CUT is part of
  * all data (powercut.h).
  *
@@ -37,6 +38,7 @@
 #define FILES		64		/* in all */
 #define MAX_UNITS	256		/* of a write */
 #define MAX_PAUSE_US	3000
+#define MAX_LOG_US	50000
 #define PATIENCE_S	60
 
 /* Shared by all writers */
@@ -49,7 +51,7 @@ static const char *dir;
 static unsigned int writer, cut_number;
 static struct pc_file *files;
 static int nr_files, slot[SLOTS], fds[SLOTS];
-static __u64 *buf;
+static __u64 *buf, *back;
 static sigjmp_buf bus;
 
 static void nothing_left(int sig)
@@ -175,6 +177,24 @@ static int op_write(int s, __u32 first, __u32 units, int direct)
 	return 0;
 }
 
+/* As logs are written: append, send it off, change a part while it is on its way. */
+static int op_log(int s, __u32 units)
+{
+	struct pc_file *f = &files[slot[s]];
+	__u32 first = f->size, at = first + rnd(units);
+	int ret;
+
+	if (first >= PC_UNITS - MAX_UNITS)
+		return 0;
+	ret = op_write(s, first, units, 0);
+	/* No room, another file */
+	if (ret || f != &files[slot[s]])
+		return ret;
+	sync_file_range(fds[s], first * PC_UNIT, units * PC_UNIT, SYNC_FILE_RANGE_WRITE);
+	usleep(rnd(MAX_LOG_US));
+	return op_write(s, at, 1 + rnd(first + units - at), 0);
+}
+
 static int op_truncate(int s, __u32 size)
 {
 	struct pc_file *f = &files[slot[s]];
@@ -261,6 +281,39 @@ static int op_sync(int s, int kind)
 	return 0;
 }
 
+/* Sync the file and read it behind the page cache: all of it must be there. */
+static int op_reread(int s)
+{
+	struct pc_file *f = &files[slot[s]];
+	size_t done = 0, len = f->size * PC_UNIT;
+	ssize_t n = 0;
+	__u64 at;
+
+	if (op_sync(s, 4))
+		return -1;
+	posix_fadvise(fds[s], 0, 0, POSIX_FADV_DONTNEED);
+	while (done < len) {
+		n = pread(fds[s], (char *)back + done, len - done, done);
+		if (n <= 0)
+			break;
+		done += n;
+	}
+	if (done < len)
+		return failed(f, n ? "read" : "end of file");
+	for (at = 0; at < len / 8; at++) {
+		__u64 gen = f->now[at / PC_WORDS];
+
+		if (back[at] == (gen ? pc_word(f->cut, f->id, gen, at) : 0))
+			continue;
+		if (shared->cut)
+			return -1;
+		printf("file %u, offset %llu of %zu: %#llx, not of operation %llu, after fsync\n",
+		       f->id, at * 8, len, back[at], gen);
+		exit(1);
+	}
+	return 0;
+}
+
 static int step(void)
 {
 	int s = rnd(SLOTS);
@@ -268,7 +321,7 @@ static int step(void)
 	__u32 units = 1 + rnd(2U << rnd(8)), first = rnd(f->size + f->size / 4 + 16);
 
 	shared->ops++;
-	/* Room for the two operations of op_mmap(). */
+	/* Room for the two operations of op_mmap() and op_log(). */
 	if (f->nr_ops + 2 > PC_OPS || f->gen + 2 > PC_GENS - 1)
 		return f->gen + 2 > PC_GENS - 1 ? replace(s) : op_sync(s, 4);
 	if (rnd(2)) {	/* whole pages */
@@ -280,8 +333,10 @@ static int step(void)
 	if (first > PC_UNITS - MAX_UNITS - 16)
 		first = rnd(PC_UNITS - MAX_UNITS - 16);
 	switch (rnd(32)) {
-	case 0 ... 6:
+	case 0 ... 3:
 		return op_write(s, first, units, 0);
+	case 4 ... 6:
+		return op_log(s, units);
 	case 7 ... 12:
 		return op_write(s, f->size < PC_UNITS - MAX_UNITS ? f->size : first, units, 0);
 	case 13 ... 14:
@@ -302,9 +357,11 @@ static int step(void)
 		return 0;
 	case 25:
 		return rnd(2) ? replace(s) : 0;
+	case 26:
+		return rnd(4) ? 0 : op_reread(s);
 	default:
 		/* Every second writer syncs rarely: its files depend on flushers. */
-		return writer % 2 && rnd(8) ? 0 : op_sync(s, rnd(20));
+		return (writer + cut_number / 2) % 2 && rnd(8) ? 0 : op_sync(s, rnd(20));
 	}
 }
 
@@ -329,7 +386,8 @@ static void work(const char *state, __u64 seed)
 	rnd_seed(seed * 64 + writer + 1);
 	files = calloc(FILES, sizeof(*files));
 	buf = aligned_alloc(4096, MAX_UNITS * PC_UNIT);
-	if (!files || !buf) {
+	back = malloc(PC_UNITS * PC_UNIT);
+	if (!files || !buf || !back) {
 		printf("no memory\n");
 		exit(1);
 	}
@@ -340,6 +398,9 @@ static void work(const char *state, __u64 seed)
 		usleep(rnd(MAX_PAUSE_US));
 		going = !step();
 	}
+	/* Without a cut all of it must be there, not only what was synced. */
+	if (going)
+		op_sync(0, 0);
 	dump(state);
 	exit(0);
 }
