@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """``wb law``: a control law of writeback throttling in front of a thousand random disks, in minutes.
 
-The program below ``tools/testing/selftests/writeback/law`` is built from the kernel's own law
-(block/blk-wbt-law.c) and wbdisk's own models. This draws disks and loads by seed, runs each with every law, and
+The program below ``tools/testing/selftests/writeback/law`` is built from the kernel's file of a law
+(blk-wbt-law.c, as block/candidate brings it) and wbdisk's own models. This draws disks and loads by seed, runs each with every law, and
 compares with the same disk on which only the tags bound what is in flight.
 """
 
@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import base, proc, worktree
+from . import base, proc
 from .errors import WbError
-from .paths import BUILD, SELFTESTS
+from .paths import BUILD, ROOT, SELFTESTS
 from .stats import table
 from .suites import seeds
 
@@ -34,7 +34,7 @@ DRAIN_LIMITS = (1.03, 1.10)
 READS_LIMIT = 1.02
 EXAMPLES = """\
 examples:
-  wb law                                 1000 disks, the law of the series and three others
+  wb law                                 1000 disks, the law in block/candidate and three others
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
@@ -79,7 +79,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--seeds", default="1-1000", metavar="LIST", help="disks, as 7 or 1-1000 (default 1-1000)")
     p.add_argument("--law", default=",".join(LAWS), metavar="NAMES",
                    help=f"laws to run beside none, of {', '.join(LAWS)} (default all; law is the series')")
-    p.add_argument("--kernel", metavar="TREE", help="kernel source with block/blk-wbt-law.c (default build/tree)")
+    p.add_argument("--kernel", metavar="TREE",
+                   help="kernel source with block/blk-wbt-law.c (default: the law in block/candidate)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
     p.add_argument("--print", action="store_true", dest="show", help="print the disks instead of running them")
     p.add_argument("--worst", type=int, default=10, metavar="N", help="of each law, with a replay each (default 10)")
@@ -195,15 +196,27 @@ def draw(seed: int) -> Case:
 # ---- the simulator -----------------------------------------------------------
 
 
-def build(tree: Path, out: Path) -> Path:
-    """Compile the simulator with the law of ``tree``; returns the program."""
-    law = tree / "block" / "blk-wbt-law.c"
-    if not law.is_file():
-        raise WbError(f"{law} is missing: 'wb series tree' makes build/tree with it, --kernel names another")
+def candidate(out: Path) -> Path:
+    """The kernel's files of the law, as the patches in block/candidate bring them, in a folder below ``out``."""
+    place = out / "candidate"
+    base.remove(place)
+    place.mkdir(parents=True)
+    patches = sorted((ROOT / "block" / "candidate").glob("*.patch"))
+    # Not the repository around build/: there git would leave out every file that is not below it.
+    proc.run(["git", "apply", "--include=block/blk-wbt-law.[ch]", *patches], cwd=place,
+             env={"GIT_CEILING_DIRECTORIES": str(out)}, what="taking the law from block/candidate")
+    return place / "block"
+
+
+def build(law: Path, out: Path) -> Path:
+    """Compile the simulator with the blk-wbt-law.c in the folder ``law``; returns the program."""
+    if not (law / "blk-wbt-law.c").is_file():
+        raise WbError(f"{law / 'blk-wbt-law.c'} is missing: --kernel names a tree that has it in block/", 2)
     proc.need("make", "make")
     proc.need("gcc", "gcc")
     out.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["make", "-s", "-C", str(SELFTESTS / "law"), f"KSRC={tree}", f"O={out}", str(out / "wblaw")],
+    done = subprocess.run(["make", "-s", "-C", str(SELFTESTS / "law"), f"KSRC={base.stock()}", f"LAW={law}",
+                           f"O={out}", str(out / "wblaw")],
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise WbError(f"the simulator does not build: {(done.stderr or done.stdout).strip()}")
@@ -281,9 +294,9 @@ def _laws(text: str) -> list[str]:
 def command(args: argparse.Namespace) -> int:
     """``wb law``."""
     laws = _laws(args.law)
-    tree = Path(args.kernel).absolute() if args.kernel else worktree.TREE
+    law_in = Path(args.kernel).absolute() / "block" if args.kernel else candidate(BUILD / "law")
     jobs = args.jobs or proc.cpus()
-    program = build(tree, BUILD / "law")
+    program = build(law_in, BUILD / "law")
     if args.disk:
         for law in ("none", *laws):
             result = simulate(program, [f"{args.disk} law={law}"], 1)[0]
