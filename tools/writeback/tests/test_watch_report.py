@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
-from wblib import watch_sample, watch_trace
 from wblib.cli import main
-from wblib.watch_read import Dirty
-from wblib.watch_report import Traced, cause_of, report, state_of
-from wblib.watch_sample import Device, Sample, Task
-from wblib.watch_trace import Sleep
-from wblib.watch_view import render
+from wbtop import watch_sample, watch_trace
+from wbtop.watch_read import Dirty
+from wbtop.watch_report import Traced, cause_of, report, state_of
+from wbtop.watch_sample import Device, Sample, Task
+from wbtop.watch_trace import Sleep
+from wbtop.watch_view import render
 
 FREERUN = (LIMIT + BACKGROUND) // 2
 
@@ -210,7 +210,7 @@ def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_ends_the_live_view(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
-    monkeypatch.setattr("wblib.watch.time.sleep", interrupt)
+    monkeypatch.setattr("wbtop.watch.time.sleep", interrupt)
     assert watch(fake) == 0
     assert watch(fake, "--once") == 130
 

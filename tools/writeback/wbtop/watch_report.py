@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """From two samples and the trace between them to one report: who slept, for whose limit, and what the disks did."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

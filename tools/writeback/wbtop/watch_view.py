@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The report as text of at most 80 columns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +53,7 @@ def _bar(dirty: dict[str, Any], width: int = 40) -> str:
     filled = min(width, round(dirty["dirty"] * width / limit))
     more = min(width, round((dirty["dirty"] + dirty["writeback"]) * width / limit))
     cells = ["#" if i < filled else "+" if i < more else "." for i in range(width)]
-    for where, mark in zip(at, "bf", strict=True):
+    for where, mark in zip(at, "bf"):
         cells[where] = mark
     return "".join(cells)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """One look at the counters of a machine: dirty memory, disks, backing devices, tasks and cgroups."""
 
+from __future__ import annotations
+
 import os
 import re
 import time
@@ -25,7 +27,7 @@ class Throttle:
     us: int = 0
     by_cause: dict[str, int] = field(default_factory=dict)
 
-    def since(self, old: "Throttle | None") -> "Throttle":
+    def since(self, old: Throttle | None) -> Throttle:
         """What was added after ``old``; all of it without."""
         if old is None:
             return self

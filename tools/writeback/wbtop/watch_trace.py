@@ -5,6 +5,8 @@ An instance has buffers, events, filters and a clock of its own, so no setting o
 the machine changes and removing it restores everything.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -177,7 +179,7 @@ class Trace:
         self._sleeps: Instance | None = None
         self._reads: Instance | None = None
 
-    def __enter__(self) -> "Trace":
+    def __enter__(self) -> Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)

@@ -6,6 +6,8 @@ formula that its reason states, or was measured on the rig, which its effect
 cites.  A setting for which there is neither is not touched.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 from typing import Any
 

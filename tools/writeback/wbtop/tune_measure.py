@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measuring a directory's disk with one file of bounded size, in bounded time, that is always removed."""
 
+from __future__ import annotations
+
 import contextlib
 import mmap
 import os

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb watch``: who sleeps in balance_dirty_pages() and why, and what the disks do meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import ranges
+from . import watch_sample as samples
+from .errors import WbError
+from .proc import say
+from .watch_read import Machine
+from .watch_report import Traced, report
+from .watch_trace import Trace
+from .watch_view import render
+
+EXAMPLES = """\
+examples:
+  wb watch                        live, every 2 s, until Ctrl-C (as root)
+  wb watch --interval 10 --count 6  a minute in six reports
+  wb watch --once --json          one interval as one JSON object, for scripts
+  wb watch --json --interval 60   one JSON object per line and minute
+  wb watch --no-trace             counters only, on a kernel that has them
+Needs nothing but Python 3.9.
+columns:
+  slept ms, %   time asleep in balance_dirty_pages(), and its share of the interval
+  limit         whose limit it was: global (vm.dirty_*), the cgroup's, the device's
+  MB/s, est.    what was written in the interval; the kernel's own estimate of the rate
+  dirty, wback, flight   MiB: dirty, under writeback, in the device's queue (~: requests
+                x their mean size, where the kernel does not count bytes)
+  rd p50 ...    ms from the submission of a read to its end, of a sample at the start of
+                the interval; without tracing only the mean, in the column of p50
+sources: the counters of the mm series where the kernel has them (real sleeps, in us);
+else the tracepoint writeback:balance_dirty_pages (planned sleeps, in timer ticks), in
+instances of its own that are removed at the end: no setting of the machine changes.
+exit code: 0, 1 without root or when nothing can be read, 2 for wrong usage"""
+
+
+def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``wb watch``."""
+    p = sub.add_parser("watch", help="live: who is throttled, and why", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--interval", type=ranges.number(0.1, 86400), default=2.0, metavar="S",
+                   help="seconds (0.1..86400, default 2)")
+    p.add_argument("--count", type=ranges.whole(1, 10**9), metavar="N",
+                   help="end after N reports (1..1000000000, default: at Ctrl-C)")
+    p.add_argument("--once", action="store_true", help="one report: --count 1")
+    p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
+    p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
+    p.add_argument("--root", default="/", help=argparse.SUPPRESS)
+    p.set_defaults(func=run)
+
+
+def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: list[str],
+           stack: contextlib.ExitStack) -> Trace | None:
+    """A trace that has begun and ends with ``stack``, or None with a note that says what is not known without it."""
+    if args.no_trace:
+        if not counters:
+            notes.append("no tracing and no counters in this kernel: who sleeps is not known")
+        return None
+    try:
+        return stack.enter_context(Trace(machine))
+    except WbError as exc:
+        notes.append(f"{exc}; " + ("causes per task and read percentiles are missing" if counters
+                                   else "who sleeps is not known"))
+        return None
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb watch``."""
+    machine = Machine(Path(args.root))
+    if machine.root == Path("/") and os.geteuid() != 0:
+        raise WbError("wb watch reads other users' processes and tracefs: run as root")
+    if args.once and args.count not in (None, 1):
+        raise WbError("--once and --count exclude each other", 2)
+    count = 1 if args.once else args.count
+    try:
+        _watch(machine, args, count)
+    except KeyboardInterrupt:
+        if count is not None:
+            raise
+    return 0
+
+
+def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:
+    counters = samples.has_counters(machine)
+    notes: list[str] = []
+    if samples.dirty(machine) is None:
+        raise WbError("/proc/vmstat does not tell the dirty limits: is /proc mounted?")
+    with contextlib.ExitStack() as stack:
+        trace = _trace(machine, args, counters, notes, stack)
+        for note in notes:
+            say(f"wb watch: {note}")
+        _loop(machine, args, trace, counters, notes, count)
+
+
+def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, counters: bool, notes: list[str],
+          count: int | None) -> None:
+    old = samples.sample(machine, counters=counters)
+    done = 0
+    while count is None or done < count:
+        time.sleep(args.interval)
+        new = samples.sample(machine, counters=counters)
+        traced = None
+        if trace is not None:
+            sleeps, lost = trace.sleeps()
+            reads = trace.reads()
+            names = samples.cgroup_names(machine) if any(s.cgroup for s in sleeps) else {}
+            traced = Traced(sleeps, lost, reads, lambda pid: samples.task(machine, pid), names)
+        _show(report(old, new, traced, notes), args)
+        old, done = new, done + 1
+
+
+def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
+    if args.json:
+        print(json.dumps(found, indent=1 if args.once else None), flush=True)
+        return
+    live = sys.stdout.isatty() and not args.once
+    # Home and clear, so that the view stays in place.
+    print(("\x1b[H\x1b[J" if live else "") + render(found) + ("" if live or args.once else "\n"), flush=True)
