@@ -27,7 +27,6 @@ examples:
   wb tune /media/stick --goal unplug --hold-seconds 2
   wb tune /srv --max-mib 64 --max-seconds 10  write at most 128 MiB, in at most 10 s
   wb tune /srv --save m.json                keep the measurement; --measured m.json uses it again
-  wb tune /srv --simulate                   also replay it on the modelled disk: before and after
   wb tune /srv --apply                      as root: set it, now and for the next boot
   wb tune --undo                            as root: every value and file as it was
 goals:
