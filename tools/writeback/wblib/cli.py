@@ -8,7 +8,7 @@ from wbtop import VERSION
 from wbtop.cli import guarded
 
 MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
-           "series", "watch", "tune", "lab")
+           "series", "watch", "tune", "field", "package", "lab")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

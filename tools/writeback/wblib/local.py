@@ -97,9 +97,11 @@ def true_axes(machine: Machine, directory: Path) -> dict[str, str]:
 def environment(machine: Machine, directory: Path | None) -> dict[str, Any]:
     """Hardware, mount and settings, for the result's meta."""
     found = tune_facts.read(machine, str(directory.resolve()), None).to_json() if directory else {}
-    mount = run(["findmnt", "-n", "-o", "OPTIONS", "-T", str(directory)], check=False).stdout.strip() if directory else ""
+    words = ["findmnt", "-n", "-o", "OPTIONS", "-T", str(directory)]
+    mount = run(words, check=False).stdout.strip() if directory else ""
     return {**found, "mount_options": mount, "memory_kib": machine.keyed("/proc/meminfo").get("MemTotal"),
-            "vm": {n: machine.text(f"/proc/sys/vm/{n}") for n in machine.names("/proc/sys/vm") if n.startswith("dirty")}}
+            "vm": {n: machine.text(f"/proc/sys/vm/{n}") for n in machine.names("/proc/sys/vm")
+                   if n.startswith("dirty")}}
 
 
 def new_place(parent: Path, seed: int) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from . import VERSION
 from .errors import WbError
 
-MODULES = ("watch", "tune")
+MODULES = ("watch", "tune", "field")
 EXAMPLES = """\
 examples:
   sudo wb watch                  who is throttled now, by which limit, and what helps
