@@ -41,11 +41,15 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
     scheduler, limit = tmp_path / "scheduler", tmp_path / "wbt_lat_usec"
     scheduler.write_text("none [mq-deadline]\n")
     limit.write_text("2000\n")
+    (tmp_path / "iosched").mkdir()
+    batch = tmp_path / "iosched/fifo_batch"
+    batch.write_text("8\n")
     with pytest.raises(KeyboardInterrupt), field.kept(field.Machine(), [str(scheduler)]):
         scheduler.write_text("none")
         limit.write_text("75000")
+        batch.write_text("16")
         raise KeyboardInterrupt
-    assert (scheduler.read_text(), limit.read_text()) == ("mq-deadline", "2000")
+    assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
 
 
 @pytest.mark.parametrize("words", [["--b", "kernel.panic=1"], ["--b", "queue.../../x=1"], ["--b", "queue.no_such=1"],

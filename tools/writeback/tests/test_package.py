@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg
 
 
 def run(*words: str | Path, cwd: Path) -> str:
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"}).stdout
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True,
+                          env={"PATH": "/usr/bin:/bin"}).stdout
 
 
 def test_both_work_alone_and_are_the_same_bytes_again(tmp_path: Path) -> None:

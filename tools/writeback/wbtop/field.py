@@ -99,8 +99,8 @@ def _write(file: str, value: str) -> None:
 
 @contextlib.contextmanager
 def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
-    """The values of ``files`` now, written back at the end, also on Ctrl-C; a limit in bytes undoes a ratio."""
-    more = {f for f in files for f in _partners(f)}
+    """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C."""
+    more = {p for f in files for p in _partners(machine, f)}
     before = {f: v for f in dict.fromkeys([*files, *sorted(more)]) if (v := _value(machine, f)) != ""}
     try:
         yield before
@@ -109,10 +109,16 @@ def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
             restore(before)
 
 
-def _partners(file: str) -> list[str]:
+def _partners(machine: Machine, file: str) -> list[str]:
+    """What a write to ``file`` changes besides: bytes undo a ratio, a scheduler sets its defaults."""
     match = re.fullmatch(r"(/proc/sys/vm/dirty_(?:background_)?)(bytes|ratio)", file)
     return [match[1] + ("ratio" if match[2] == "bytes" else "bytes")] if match else \
-        [f"{file.rpartition('/')[0]}/wbt_lat_usec"] if file.endswith("/scheduler") else []
+        _reset_by_scheduler(machine, file.rpartition("/")[0]) if file.endswith("/scheduler") else []
+
+
+def _reset_by_scheduler(machine: Machine, queue: str) -> list[str]:
+    return [f"{queue}/wbt_lat_usec", f"{queue}/nr_requests",
+            *(f"{queue}/iosched/{n}" for n in machine.names(f"{queue}/iosched"))]
 
 
 def restore(before: dict[str, str]) -> None:

@@ -127,7 +127,8 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
         f"{facts.directory}: {facts.fs} on {disks}, kernel {facts.release}",
         f"  memory     {facts.ram / 2**30:.1f} GiB, {facts.dirtyable / 2**30:.1f} GiB dirtyable; writers sleep from "
         f"{facts.now.freerun / 2**20:.0f} MiB on, limit {facts.now.limit / 2**20:.0f} MiB",
-        f"  disk       drains {number(m.drain_mbps)} MB/s through the page cache; direct {number(m.write_mbps)} ({m.mib} MiB"
+        f"  disk       drains {number(m.drain_mbps)} MB/s through the page cache; direct {number(m.write_mbps)} "
+        f"({m.mib} MiB"
         + (f"; first half {number(m.write_first_mbps)}" if m.write_first_mbps > 1.5 * m.write_mbps else "") + ")"
         + ("" if m.direct else "; without O_DIRECT, which is not to be had here"),
         f"  reads      idle p50 {number(m.read_p50_us)} us, p99 {number(m.read_p99_us)} us; beside a buffered writer "
