@@ -248,7 +248,7 @@ def conclusion(verdicts: list[dict[str, Any]]) -> str:
                          f"{v['low']:.2f}..{v['high']:.2f})" for v in verdicts if v["verdict"] == kind and v["ratio"])
     parts = [f"B is {kind}: {said(kind)}" for kind in ("better", "worse") if said(kind)]
     noisy = [v["metric"] for v in verdicts if v["verdict"] == "too noisy"]
-    parts += [f"this machine is too noisy to decide on {', '.join(noisy)}: stop other loads or raise --repeats"] \
+    parts += [f"This machine is too noisy to decide on {', '.join(noisy)}: stop other loads or raise --repeats"] \
         if noisy else []
     return ". ".join(parts) or "no difference was seen"
 

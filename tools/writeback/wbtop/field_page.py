@@ -7,7 +7,7 @@ import html
 import json
 from typing import Any
 
-from .stats import number
+from .stats import number, short
 
 STYLE = """
 :root{color-scheme:light dark;--line:#8886;--better:#007a5a;--worse:#b34700}
@@ -17,6 +17,7 @@ h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 .verdict{font-size:1.1rem;border-left:.3rem solid;padding-left:.8rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line)}
+th,td{white-space:nowrap}li,p{overflow-wrap:anywhere}h3{font-size:1rem;margin-bottom:0}
 th:first-child,td:first-child{text-align:left}.better{color:var(--better)}.worse{color:var(--worse)}
 svg{max-width:100%;height:auto}svg text{fill:currentColor;font-size:11px}pre{overflow-x:auto;font-size:.8rem}
 """
@@ -41,6 +42,7 @@ def _dots(name: str, turns: list[dict[str, Any]]) -> str:
     for y, (side, colour) in zip((14, 34), (("A", "#0072b2"), ("B", "#d55e00"))):
         if values[side]:
             marks.append(f'<text x="0" y="{y + 4}">{side}</text>')
+            marks.append(f'<line x1="20" x2="440" y1="{y}" y2="{y}" stroke="currentColor" stroke-opacity=".25"/>')
             marks += [f'<circle cx="{20 + 420 * v / top:.1f}" cy="{y}" r="4" fill="{colour}" fill-opacity=".6"/>'
                       for v in values[side]]
     return (f'<svg viewBox="0 0 520 50" width="520" height="50" role="img" aria-label="{_e(name)} of every turn">'
@@ -54,8 +56,8 @@ def _verdicts(found: dict[str, Any]) -> str:
         interval = "-" if v["low"] is None else f"{v['low']:.2f} to {v['high']:.2f}"
         kind = v["verdict"] if v["verdict"] in ("better", "worse") else ""
         sure = "" if v["confidence"] is None or not kind else f" ({100 * v['confidence']:.1f} %)"
-        rows.append(f"<tr><td>{_e(v['metric'])}<td>{number(v['a'])} ± {number(v['a_spread'])}<td>{number(v['b'])} ± "
-                    f"{number(v['b_spread'])}<td>{ratio}<td>{interval}<td class='{kind}'>{_e(v['verdict'])}{sure}")
+        rows.append(f"<tr><td>{_e(v['metric'])}<td>{short(v['a'])} ± {short(v['a_spread'])}<td>{short(v['b'])} ± "
+                    f"{short(v['b_spread'])}<td>{ratio}<td>{interval}<td class='{kind}'>{_e(v['verdict'])}{sure}")
     if not rows:
         rows = [f"<tr><td>{_e(k)}<td>{number(v)}" for k, v in found["medians"]["A"].items()]
         return "<div class=scroll><table><tr><th>metric<th>A" + "".join(rows) + "</table></div>"
