@@ -58,9 +58,9 @@ def number(value: float | None) -> str:
     size = abs(value)
     # 99999.5 and up would show as six digits.
     if size < 99999.5:
-        return f"{value:.0f}" if value.is_integer() or size >= 10000 else f"{value:#.4g}"
+        return f"{value:.0f}" if value.is_integer() or size >= 10000 else f"{value:#.4g}".removesuffix(".")
     divisor, suffix = (1e3, "k") if size < 999950 else (1e6, "M") if size < 999.95e6 else (1e9, "G")
-    return f"{value / divisor:#.4g}{suffix}"
+    return f"{value / divisor:#.4g}".removesuffix(".") + suffix
 
 
 def short(value: float | None) -> str:
