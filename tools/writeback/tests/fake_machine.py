@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from wblib.tune_measure import Measured
-from wblib.watch_read import Machine
+from wbtop.tune_measure import Measured
+from wbtop.watch_read import Machine
 
 MIB = 1 << 20
 DEV, PART = "8:0", "8:1"

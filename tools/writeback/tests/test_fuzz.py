@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from wblib import cli, kernel, results, tune
+from wblib import cli, kernel, results
 from wblib.errors import WbError
 from wblib.proc import sha256_text
+from wbtop import tune
 
 ROUNDS = 150
 # No "\0": a command line cannot hold one.

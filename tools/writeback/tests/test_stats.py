@@ -50,7 +50,7 @@ def test_one_seed_has_no_spread() -> None:
     [(0, "0"), (5, "5"), (0.13, "0.1300"), (31.94, "31.94"), (504.21, "504.2"), (12345.6, "12346"), (99999, "99999"),
      (99999.9, "100.0k"),
      (999999, "1.000M"), (123456, "123.5k"), (1_000_000_000, "1.000G"), (524_288_000, "524.3M"), (-2.5, "-2.500"),
-     (0.0000001, "1.000e-07"), (1e12, "1000.G"), (None, "-")],
+     (0.0000001, "1.000e-07"), (1e12, "1000G"), (None, "-")],
 )
 def test_number(value: float | None, text: str) -> None:
     assert stats.number(value) == text
@@ -66,3 +66,7 @@ def test_short(value: float | None, text: str) -> None:
 def test_table_is_aligned() -> None:
     text = stats.table(["metric", "A"], [["read_p99", "5"], ["x", "31.94"]])
     assert text.splitlines() == ["metric        A", "--------  -----", "read_p99      5", "x         31.94"]
+
+
+def test_no_point_without_a_digit_behind_it() -> None:
+    assert [stats.number(v) for v in (1000.4, 871.84, 2882.3, 999960)] == ["1000", "871.8", "2882", "1.000M"]

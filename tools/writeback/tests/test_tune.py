@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from fake_machine import MIB, PART, FakeMachine, measured
 
-from wblib import axes, tune_facts, tune_rules, tune_simulate
+from wblib import axes, tune_simulate
 from wblib.cli import main
-from wblib.tune_apply import BACKUP
+from wbtop import tune_facts, tune_rules
+from wbtop.tune_apply import BACKUP
 
 
 @pytest.fixture(name="fake")
@@ -66,7 +67,6 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
 
 @pytest.mark.parametrize(("words", "text"), [
     ([], "DIR is missing"), (["/nonexistent"], "no such directory"), (["/proc", "--undo"], "stands alone"),
-    (["/tmp", "--seeds", "0"], "--seeds: 1..99"),
 ])
 def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *words]) == 2
@@ -109,7 +109,7 @@ def test_where_to_save_is_known_to_be_writable_before_the_measurement(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wblib.tune.measure", interrupted)
+    monkeypatch.setattr("wbtop.tune.measure", interrupted)
     words = ["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--save"]
     assert main([*words, f"{tmp_path}/no/m.json"]) == 2
     assert capsys.readouterr().err == f"wb: --save {tmp_path}/no/m.json: No such file or directory\n"

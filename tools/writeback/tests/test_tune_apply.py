@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from fake_machine import PART, FakeMachine, measured
 
-from wblib import tune_apply, tune_facts, tune_persist, tune_rules
 from wblib.errors import WbError
-from wblib.tune_apply import BACKUP
-from wblib.tune_profiles import SYSCTL_FILE, UDEV_FILE
-from wblib.watch_read import Machine
+from wbtop import tune_apply, tune_facts, tune_persist, tune_rules
+from wbtop.tune_apply import BACKUP
+from wbtop.tune_profiles import SYSCTL_FILE, UDEV_FILE
+from wbtop.watch_read import Machine
 
 DIRTY = "/proc/sys/vm/dirty_bytes"
 

@@ -21,7 +21,7 @@ def test_python_only_adds() -> None:
     plain, more = guest._collect("slim"), guest._collect("slim", python=True)
     assert plain.items() <= more.items()
     added = more.keys() - plain.keys()
-    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/watch.py", "opt/wb/wblib/tune.py"} <= added
+    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/tune.py", "opt/wb/wbtop/tune.py"} <= added
     assert not any("dist-packages" in name or "__pycache__" in name for name in added)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from wblib import tune_measure
 from wblib.errors import WbError
 from wblib.paths import TOOLS
+from wbtop import tune_measure
 
 
 def test_measures_and_cleans_up(tmp_path: Path) -> None:

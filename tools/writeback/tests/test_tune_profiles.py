@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeMachine
 
-from wblib import tune_profiles
-from wblib.tune_profiles import TUNED, conflicts, profile_settings
+from wbtop import tune_profiles
+from wbtop.tune_profiles import TUNED, conflicts, profile_settings
 
 KEYS = ["vm.dirty_bytes", "queue.sda.scheduler", "bdi.max_bytes"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from fake_machine import BACKGROUND, LIMIT, MIB, PART, FakeMachine, measured
 
-from wblib import tune_facts, tune_rules
 from wblib.errors import WbError
 from wblib.paths import ROOT
-from wblib.tune_evidence import EVIDENCE
-from wblib.tune_measure import Measured
-from wblib.tune_rules import Advice
+from wbtop import tune_facts, tune_rules
+from wbtop.tune_evidence import EVIDENCE
+from wbtop.tune_measure import Measured
+from wbtop.tune_rules import Advice
 
 
 @pytest.fixture(name="fake")

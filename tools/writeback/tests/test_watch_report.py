@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
-from wblib import watch_sample, watch_trace
 from wblib.cli import main
-from wblib.watch_read import Dirty
-from wblib.watch_report import Traced, cause_of, report, state_of
-from wblib.watch_sample import Device, Sample, Task
-from wblib.watch_trace import Sleep
-from wblib.watch_view import render
+from wbtop import watch_sample, watch_trace
+from wbtop.watch_read import Dirty
+from wbtop.watch_report import Traced, cause_of, report, state_of
+from wbtop.watch_sample import Device, Sample, Task
+from wbtop.watch_trace import Sleep
+from wbtop.watch_view import render
 
 FREERUN = (LIMIT + BACKGROUND) // 2
 
@@ -83,7 +83,7 @@ def test_broken_files(fake: FakeMachine, name: str, text: str) -> None:
     json.dumps(report(found, found, None))
 
 
-def device(*, limited: bool) -> Device:
+def device(*, limited: bool | None) -> Device:
     return Device("sda", "8:0", None, None, None, None, None, limited, {}, None)
 
 
@@ -92,8 +92,12 @@ def test_causes() -> None:
     assert cause_of(sleep(dirty=FREERUN + 1), now, None) == "global"
     assert cause_of(sleep(dirty=FREERUN + 1), now, device(limited=True)) == "global"
     assert cause_of(sleep(dirty=100), now, device(limited=True)) == "device"
-    assert cause_of(sleep(dirty=100), now, device(limited=False)) == "cgroup"
-    assert cause_of(sleep(dirty=100), now, None) == "cgroup"
+    assert cause_of(sleep(dirty=100, cgroup=9), now, device(limited=False)) == "cgroup"
+    assert cause_of(sleep(dirty=100, cgroup=9), now, None) == "cgroup"
+    # The root cgroup has no limit: it is never the cause.
+    assert cause_of(sleep(dirty=100), now, device(limited=False)) == "global"
+    assert cause_of(sleep(dirty=100), now, device(limited=None)) == "device"
+    assert cause_of(sleep(dirty=100), now, None) == "device"
     assert cause_of(sleep(dirty=100), None, None) == "global"
 
 
@@ -148,7 +152,7 @@ def test_report_from_counters(fake: FakeMachine) -> None:
     process(fake, 10, us=1_900_000)
     process(fake, 20, us=500_000, start=2)  # a new process with an old number
     new = at(watch_sample.sample(fake.machine, counters=True), 2.0)
-    traced = Traced([sleep(pause=40, dirty=5)], 0, {}, lambda pid: watch_sample.task(fake.machine, pid), {})
+    traced = Traced([sleep(pause=40, dirty=5, cgroup=77)], 0, {}, lambda pid: watch_sample.task(fake.machine, pid), {})
     found = report(old, new, traced)
     assert found["source"] == "counters"
     assert found["throttle"] == {"sleeps": 2000, "slept_ms": 2000.0,
@@ -210,7 +214,7 @@ def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_ends_the_live_view(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
-    monkeypatch.setattr("wblib.watch.time.sleep", interrupt)
+    monkeypatch.setattr("wbtop.watch.time.sleep", interrupt)
     assert watch(fake) == 0
     assert watch(fake, "--once") == 130
 

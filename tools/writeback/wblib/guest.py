@@ -106,7 +106,8 @@ def _python() -> dict[str, Path]:
     for line in done.stdout.split():
         if line.startswith("/usr/lib/python3") and "/dist-packages/" not in line:
             files[line.lstrip("/")] = Path(line).resolve()
-    for path in [TOOLS / "wb", *sorted((TOOLS / "wblib").rglob("*.py"))]:
+    for path in [TOOLS / "wb", *sorted((TOOLS / "wblib").rglob("*.py")),
+                 *sorted((TOOLS / "wbtop").rglob("*.py"))]:
         files[f"opt/wb/{path.relative_to(TOOLS)}"] = path
     return files
 

@@ -2,7 +2,8 @@
 """``wb law``: a control law of writeback throttling in front of a thousand random disks, in minutes.
 
 The program below ``tools/testing/selftests/writeback/law`` is built from the kernel's file of a law
-(blk-wbt-law.c, as block/candidate brings it) and wbdisk's own models. This draws disks and loads by seed, runs each with every law, and
+(blk-wbt-law.c, as block/candidate brings it) and wbdisk's own models.  This
+draws disks and loads by seed, runs each with every law, and
 compares with the same disk on which only the tags bound what is in flight.
 """
 

@@ -6,8 +6,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from wbtop import tune_facts
+from wbtop.watch_read import Machine
 
 from . import axes as ax
 from . import kernel as kernels
@@ -17,6 +22,9 @@ from .paths import RESULTS, SELFTESTS
 from .proc import need, run, say, uninterrupted
 from .runner import git_rev
 from .suites import Job
+
+# Axes that say what a guest is made of.
+GUEST_AXES = ("disk", "disk-set", "fs", "ram")
 
 
 def run_here(job: Job, given: dict[str, str], directory: str | None, device: str | None, *,
@@ -35,12 +43,13 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
     if os.geteuid() != 0:
         raise WbError("the cases change sysctls and block settings of this machine: run as root")
     release = os.uname().release
+    machine = Machine()
+    truth = true_axes(machine, Path(directory)) if directory else {"disk": Path(device or "").name}
+    known = {**job.axes, **{k: v for k, v in truth.items() if k in job.axes}}
+    job = replace(job, axes=known)
     slug = f"{'dir' if directory else 'device'}-{ax.slug(job.case, job.axes)}"
-    place = RESULTS / f"host-{release}" / job.case / slug / f"seed-{job.seed}"
-    shutil.rmtree(place, ignore_errors=True)
-    (place / "data").mkdir(parents=True)
-    args = [f"--{k}={v}" for k, v in given.items() if k not in ("disk", "disk-set")] + [f"--seed={job.seed}"]
-    args += [f"--dir={Path(directory).resolve()}"] if directory else [f"--disk=dev:{device}", "--erase"]
+    place = new_place(RESULTS / f"host-{release}" / job.case / slug, job.seed)
+    args = words(given, job.seed, directory, device)
     with tempfile.TemporaryDirectory(prefix="wb-") as scratch:
         argv = [str(_tree(Path(scratch)) / f"{job.case}.sh"), *args]
         say(f"  running {job.case} on this machine")
@@ -50,12 +59,62 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
         raise WbError(f"{job.case} refuses these options: see the line above", 2)
     report = ktap.parse((place / "ktap").read_text(errors="replace"))
     meta = {"release": release, "lane": "local", "host_cpu": qemu.host_cpu(), "command": " ".join(args),
-            "git_rev": git_rev(), "exit_code": code, "dir": str(place)}
+            "git_rev": git_rev(), "exit_code": code, "dir": str(place),
+            "machine": environment(machine, Path(directory) if directory else None)}
     result = results.Result(job.case, f"host-{release}", dict(job.axes), job.seed, report.metrics, meta,
                             results.status_of(report, code),
                             [{"name": t.name, "result": t.result} for t in report.tests])
     results.write(result, place / "result.json")
     return result
+
+
+def words(given: Mapping[str, str], seed: int, directory: str | None, device: str | None) -> list[str]:
+    """The case's arguments."""
+    args = [*(f"--{k}={v}" for k, v in given.items()), f"--seed={seed}"]
+    return args + ([f"--dir={Path(directory).resolve()}"] if directory else [f"--disk=dev:{device}", "--erase"])
+
+
+def refuse(given: Mapping[str, str], named: Mapping[str, bool]) -> None:
+    """WbError (code 2) for what only a guest can do: this machine has its own kernel, disk and file system.
+
+    named: option -> whether the user gave it.
+    """
+    wrong = [f"--{a}" for a in GUEST_AXES if a in given] + [o for o, there in named.items() if there]
+    if wrong:
+        raise WbError(f"{', '.join(wrong)}: of a guest; --dir and --device take this machine's own", 2)
+
+
+def true_axes(machine: Machine, directory: Path) -> dict[str, str]:
+    """What the axes disk, fs, sched and wbt really are below ``directory``; only what is known."""
+    facts = tune_facts.read(machine, str(directory.resolve()), None)
+    disk = facts.disks[0]
+    found = {"disk": "+".join(d.name for d in facts.disks), "fs": facts.fs, "sched": disk.scheduler or "none"}
+    if disk.wbt_lat_usec is not None:
+        found["wbt"] = "off" if disk.wbt_lat_usec == 0 else "default"
+    return found
+
+
+def environment(machine: Machine, directory: Path | None) -> dict[str, Any]:
+    """Hardware, mount and settings, for the result's meta."""
+    found = tune_facts.read(machine, str(directory.resolve()), None).to_json() if directory else {}
+    words = ["findmnt", "-n", "-o", "OPTIONS", "-T", str(directory)]
+    mount = run(words, check=False).stdout.strip() if directory else ""
+    return {**found, "mount_options": mount, "memory_kib": machine.keyed("/proc/meminfo").get("MemTotal"),
+            "vm": {n: machine.text(f"/proc/sys/vm/{n}") for n in machine.names("/proc/sys/vm")
+                   if n.startswith("dirty")}}
+
+
+def new_place(parent: Path, seed: int) -> Path:
+    """A directory for one more run of ``seed``; an earlier one stays: seed-1, seed-1.2, seed-1.3."""
+    count = 1
+    while True:
+        place = parent / (f"seed-{seed}" if count == 1 else f"seed-{seed}.{count}")
+        try:
+            place.mkdir(parents=True)
+            (place / "data").mkdir()
+            return place
+        except FileExistsError:
+            count += 1
 
 
 def _run_case(argv: list[str], env: dict[str, str], out: IO[str]) -> int:

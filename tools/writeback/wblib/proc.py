@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running other programs: one place for logging, errors and progress."""
 
-import contextlib
 import hashlib
 import os
 import shlex
@@ -10,23 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from wbtop.proc import say, uninterrupted
 
 from .errors import WbError
 
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C, a kill or a closed terminal waits for the end of the block.
-
-    A thread started inside keeps them blocked, so that they reach the main thread.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+__all__ = ["cpus", "need", "run", "say", "sha256_file", "sha256_text", "uninterrupted"]
 
 
 def need(tool: str, package: str, first: str = "") -> str:
@@ -48,11 +38,6 @@ def cpus(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     except (OSError, ValueError):  # none, or "max"
         return allowed
     return max(1, min(allowed, -(-share // period)))
-
-
-def say(text: str) -> None:
-    """Print one progress line to stderr, so that stdout stays parseable."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def run(

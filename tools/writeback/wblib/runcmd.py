@@ -3,6 +3,8 @@
 
 import argparse
 import json
+import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,14 +32,14 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add ``wb run`` and ``wb list``."""
     p = sub.add_parser("run", help="run one case in a guest", epilog=EXAMPLES, formatter_class=ax.HelpFormatter)
     p.add_argument("case", metavar="CASE", help="see 'wb list'")
-    p.add_argument("--kernel", default="stock", help="stock, patched, tree or replay (default stock)")
+    p.add_argument("--kernel", help="stock, patched, tree or replay (default stock)")
     p.add_argument("--seed", default="1", help=f"seed of everything random (1..{ax.SEED_MAX}, default 1)")
     p.add_argument("--json", metavar="FILE", help="write the result object to FILE, '-' for stdout")
-    p.add_argument("--lane", choices=LANES, default="exact",
+    p.add_argument("--lane", choices=LANES,
                    help="exact: virtual time, the same bytes every time; fast: the same with the kernel as a process, "
-                   "where computing costs no time; functional: real drivers, KVM if it works")
-    p.add_argument("--on", choices=tuple(DEVICES), default="ahci", help="disk of the functional lane (default ahci)")
-    p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
+                   "where computing costs no time; functional: real drivers, KVM if it works (default exact)")
+    p.add_argument("--on", choices=tuple(DEVICES), help="disk of the functional lane (default ahci)")
+    p.add_argument("--cpu", metavar="MODEL",
                    help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
     p.add_argument("--device", metavar="/dev/X", help="run on this machine on a raw device; needs --erase")
@@ -72,19 +74,28 @@ def run_command(args: argparse.Namespace) -> int:
     seed = ax.check_seed(args.seed)
     given = ax.given_axes(args)
     axes = ax.validate(args.case, given)
-    cpu = qemu.check_cpu(args.cpu, "local" if args.dir or args.device else args.lane)
-    job = Job(args.case, axes, seed, args.kernel)
+    lane = args.lane or "exact"
+    cpu = qemu.check_cpu(args.cpu or qemu.CPU, "local" if args.dir or args.device else lane)
+    job = Job(args.case, axes, seed, args.kernel or "stock")
     if "reader" not in given:
-        job = in_lane(args.lane, job) or job
+        job = in_lane(lane, job) or job
     if args.dir or args.device:
+        local.refuse(given, {"--kernel": args.kernel is not None, "--lane": args.lane is not None,
+                             "--on": args.on is not None, "--trace": args.trace, "--force": args.force,
+                             "--flavour": args.flavour != "slim", "--cpu": args.cpu is not None,
+                             "--timeout": bool(args.timeout)})
+        if args.dry_run:
+            say(f"# would run {job.case} on this machine, {os.uname().release}; nothing was run or changed")
+            print(shlex.join([f"{job.case}.sh", *local.words(given, seed, args.dir, args.device)]))
+            return 0
         if "writer" in axes and "writer" not in given:
             # Here only what was asked for is passed on: without a writer, the case runs its suite.
-            job = Job(args.case, {**axes, "writer": "suite"}, seed, args.kernel)
+            job = Job(args.case, {**axes, "writer": "suite"}, seed, job.kernel)
         result = local.run_here(job, given, args.dir, args.device, erase=args.erase)
     else:
-        if axes.get("disk", "").startswith("dev:") and args.lane != "functional":
+        if axes.get("disk", "").startswith("dev:") and lane != "functional":
             raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
-        options = Options(args.lane, args.on, args.force, args.timeout, flavour_of(args, axes), args.trace, cpu)
+        options = Options(lane, args.on or "ahci", args.force, args.timeout, flavour_of(args, axes), args.trace, cpu)
         if args.dry_run:
             case = ax.case(job.case)
             prepared = prepare(job.kernel, options, python=case.python, foreign=case.foreign)

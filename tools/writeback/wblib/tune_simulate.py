@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wbtop.tune_facts import Facts
+from wbtop.tune_measure import MIB, Measured
+from wbtop.tune_rules import Advice, Case
+
 from . import axes as ax
 from .errors import WbError
 from .stats import median, number, table
-from .tune_facts import Facts
-from .tune_measure import MIB, Measured
-from .tune_rules import Advice, Case
 
 # --disk of the cases -> what the profile was measured to be (Documentation/wbdisk.md):
 # sequential write MB/s, a 4-KiB read on the idle disk in us.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The acceptance table of the block series: medians of the seeds, spread, stock against each other kernel."""
 
-from .. import compare, identity
+from .. import compare, identity, plot
+from ..stats import number
 from ..suites import suite
 from .collect import Cell, Data, unusual
 from .markup import Html, Text, esc, join, missing, paragraph, table, tag
@@ -80,24 +81,62 @@ def section(data: Data, sources: Sources) -> Section:
     return Section("block", f"Throttling: {' against '.join(data.expected)}", join(parts, "\n"))
 
 
+# The head of the page: what the worst reads gain, what the middle ones and the writer pay.
+HEAD = (("read_p50", "read p50, ms", 1000), ("pooled_70", "p70, ms", 1e6), ("pooled_90", "p90, ms", 1e6),
+        ("read_p99", "p99, ms", 1000), ("read_p99_95", "p99.95, ms", 1000),
+        ("read_p99_99", "p99.99, ms", 1000), ("drain_s", "drain, s", 1))
+
+
 def short(data: Data, sources: Sources) -> Html:
-    """The first lines of the page: per disk, with everything at its default."""
+    """The first lines of the page: the verdict, then per disk with everything at its default gain and price."""
     lines: list[list[Text]] = []
+    ratios: dict[str, list[float]] = {}
     if len(data.kernels) < 2:
         return Html("")
     base, other = data.kernels[:2]
     for pair in data.pairs(CASE):
-        if base not in pair or other not in pair:
+        if base not in pair or other not in pair or not _default(pair[base]):
             continue
         a, b = pair[base], pair[other]
-        values = [c.measured("read_p99_95") for c in (a, b)]
-        if _default(a) and values[0] and values[1]:
-            lines.append([a.axes["disk"], *(sources.value(c, m, d) for m, _, d in (METRICS[0], METRICS[2])
-                                            for c in (a, b))])
+        if not a.measured("read_p99_95") or not b.measured("read_p99_95"):
+            continue
+        line: list[Text] = [a.axes["disk"]]
+        for metric, _, divisor in HEAD:
+            one, two = _value(a, metric), _value(b, metric)
+            times = two / one if one and two is not None else None
+            if times is not None:
+                ratios.setdefault(metric, []).append(times)
+            line += [*("-" if v is None else sources.link(number(v / divisor), c) for v, c in ((one, a), (two, b))),
+                     "-" if times is None else f"x {times:.3g}"]
+        lines.append(line)
     if not lines:
         return Html("")
-    above = [("", 1), *((heading, 2) for _, heading, _ in (METRICS[0], METRICS[2]))]
-    return table(["disk", base, other, base, other], lines, 1, "in short", above=above)
+    above = [("", 1), *((heading, 3) for _, heading, _ in HEAD)]
+    said = paragraph(_verdict(base, other, ratios))
+    return join([said, table(["disk", *[base, other, "change"] * len(HEAD)], lines, 1, "in short", above=above)], "\n")
+
+
+def _value(cell: Cell, metric: str) -> float | None:
+    """The median of a metric; of pooled_N, which is none, the N-th percentile of all seeds' reads, in ns."""
+    if not metric.startswith("pooled_"):
+        got = cell.measured(metric)
+        return got.median if got else None
+    bins = plot.merged([r for r in cell.runs if r.status != "error"])
+    wanted, seen = sum(bins.values()) * int(metric.removeprefix("pooled_")) / 100, 0
+    for value in sorted(bins):
+        seen += bins[value]
+        if seen >= wanted:
+            return value
+    return None
+
+
+def _verdict(base: str, other: str, ratios: dict[str, list[float]]) -> str:
+    """One sentence: the gain and the cost, each as its range over the disks; below 1 is better."""
+    parts = [f"{heading.split(',')[0]} x {min(found):.3g}" + (f" to {max(found):.3g}" if len(found) > 1 else "")
+             for metric, heading, _ in HEAD if (found := ratios.get(metric))]
+    worse = [heading.split(",")[0] for metric, heading, _ in HEAD if max(ratios.get(metric, [0])) > 1.005]
+    price = f" Worse on at least one disk: {', '.join(worse)}." if worse else " Nothing of these is worse on any disk."
+    return f"{other} against {base}, beside a buffered writer (below 1 is better): {'; '.join(parts)}.{price}"
 
 
 def _default(cell: Cell) -> bool:

@@ -10,13 +10,14 @@ from .section import Section
 
 GENERATOR = "wb report"  # by which a directory is known to be a report's
 STYLE = Path(__file__).with_name("page.css")
+VIRTUAL = ("One instruction is one virtual nanosecond and the disk is a model: compare rows, kernels and ratios, not "
+           "microseconds with your hardware; each seed repeats to the byte.")
+REAL = ("Times are real, of a machine that may have done other things: two runs differ, and only a difference beyond "
+        "the spread of several runs says anything.")
 READING = (
-    "One instruction is one virtual nanosecond and the disk is a model: compare rows, kernels and ratios, not "
-    "microseconds with your hardware.",
     "One run is one sample. A median has several seeds, ± is their interquartile range; without ± there is one seed.",
     "1 MB is 10⁶ bytes; 1 MiB and 1 KiB are 2²⁰ and 2¹⁰.",
-    "Every figure is a link to the results it is the median of, and to the command that repeats them; each seed "
-    "repeats to the byte.",
+    "Every figure is a link to the results it is the median of, and to the command that repeats them.",
 )
 
 
@@ -26,6 +27,14 @@ def sections(data: Data, found: sources.Sources) -> list[Section]:
             blocktable.section(data, found), tables.reads(data, found), limits.section(data, found),
             tables.osm(data, found), pauses.section(data, found), tables.suse(data, found),
             drain.section(data, found), tables.ext4_section(data, found)]
+
+
+def reading(data: Data) -> list[str]:
+    """How to read the numbers: of virtual time, of real time, or of both where both are among the results."""
+    virtual = any(c.lane == "exact" for c in data.cells)
+    real = [c.lane for c in data.cells if c.lane != "exact"]
+    which = f"Results of {' and '.join(sorted({f'lane {lane}' for lane in real}))}: " if virtual and real else ""
+    return [*([VIRTUAL] if virtual else []), *([which + REAL] if real else []), *READING]
 
 
 def _kernels(data: Data) -> Html:
@@ -44,15 +53,19 @@ def build(data: Data, title: str) -> tuple[str, list[Section], sources.Sources]:
     """The page as text, its parts, and the sources whose JSON belongs beside it."""
     found = sources.Sources()
     short = blocktable.short(data, found)
-    parts = sections(data, found)
+    every = sections(data, found)
+    parts = [s for s in every if not s.empty]
+    lacking = [s for s in every if s.empty]
     for cell in data.cells:
         found.add(cell)
     contents = tag("nav", tag("ul", *(tag("li", tag("a", s.title, href=f"#{s.ident}")) for s in parts),
                               tag("li", tag("a", "Sources", href="#sources"))), aria_label="contents")
-    intro = [tag("h1", title), _kernels(data), short, bullets(READING)]
+    intro = [tag("h1", title), short, _kernels(data), bullets(reading(data))]
     if data.notes:
         intro.append(tag("details", tag("summary", f"Notes on these results: {len(data.notes)}"), bullets(data.notes)))
     main = join([*intro, contents, *(tag("section", tag("h2", s.title), s.body, id=s.ident) for s in parts),
+                 *([tag("details", tag("summary", f"Not in these results: {', '.join(s.title for s in lacking)}"),
+                        *(tag("div", tag("h3", s.title), s.body) for s in lacking))] if lacking else []),
                  tag("section", tag("h2", "Sources"), paragraph(
                      "Every cell of the results: what ran, on which kernel, its JSON per seed, and the command. A "
                      "kernel other than stock is built with 'wb build' at the revision named."),

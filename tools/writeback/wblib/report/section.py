@@ -20,6 +20,12 @@ class Section:
     body: Html
     pictures: list[Drawn] = field(default_factory=list)
 
+    @property
+    def empty(self) -> bool:
+        """Whether the body only says which commands would fill it."""
+        return not self.pictures and 'class="missing"' in self.body and "<table" not in self.body \
+            and "<figure" not in self.body
+
 
 def lacking_runs(case: str, there: Iterable[str], data: Data, axes: Sequence[str] = (), what: str = "") -> Html:
     """The commands that run ``case`` with ``axes`` on the kernels that are not ``there``; nothing if all are."""

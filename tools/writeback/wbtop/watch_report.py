@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 """From two samples and the trace between them to one report: who slept, for whose limit, and what the disks did."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .stats import quantile
+from .watch_advice import diagnose
 from .watch_read import PAGE, Dirty
-from .watch_sample import CAUSES, Device, DiskStat, Sample, Task, Throttle
+from .watch_sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
 from .watch_trace import Sleep
 
 # A percentile needs so many reads that at least one is above it.
+TOP = 10
 PERCENTILES = (("p50", 0.5, 2), ("p99", 0.99, 100), ("p99_95", 0.9995, 2000))
 
 
@@ -44,6 +48,7 @@ class Traced:
     reads: Mapping[str, Sequence[float]]
     lookup: Callable[[int], tuple[int, Task] | None]
     cgroups: Mapping[int, str]
+    unknown: int = 0
 
 
 def cause_of(sleep: Sleep, now: Dirty | None, device: Device | None) -> str:
@@ -55,7 +60,13 @@ def cause_of(sleep: Sleep, now: Dirty | None, device: Device | None) -> str:
     """
     if now is None or sleep.dirty * PAGE >= now.freerun:
         return "global"
-    return "device" if device is not None and device.limited else "cgroup"
+    if device is not None and device.limited:
+        return "device"
+    if sleep.cgroup not in (0, ROOT_CGROUP):
+        return "cgroup"
+    # In the root cgroup there are only two limits left: FUSE and NFS have one of their own that no file tells
+    # before 6.2; a disk that says it has none was near the ceiling, which moves with free memory.
+    return "global" if device is not None and device.limited is False else "device"
 
 
 def state_of(now: Dirty) -> str:
@@ -78,21 +89,44 @@ def report(old: Sample, new: Sample, traced: Traced | None, notes: Sequence[str]
     if traced is not None:
         if traced.lost:
             all_notes.append(f"{traced.lost} sleeps were lost: the numbers are too low")
+        if traced.unknown:
+            all_notes.append(f"{traced.unknown} trace lines were not understood: the numbers are too low; please "
+                             "report this with the events' format files")
         _count(traced, new, total, tasks, cgroups, devices)
     counted = new.total is not None
     if counted:
         _from_counters(old, new, tasks)
     throttle = new.total.since(old.total) if new.total else None
+    names = {d.bdi: d.what if d.name == d.bdi and d.what else d.name for d in new.devices.values()}
     source = "counters" if counted else "tracepoints" if traced is not None else "none"
-    return {
-        "source": source, "interval_s": round(seconds, 3), "notes": all_notes,
+    found = {
+        "version": 2, "source": source, "interval_s": round(seconds, 3), "notes": all_notes,
         "dirty": _dirty(new.dirty),
         "throttle": _total(throttle, total) if source != "none" else None,
-        "tasks": sorted((_task(pid, t, s, seconds) for pid, (t, s) in tasks.items()), key=lambda t: -t["slept_ms"]),
+        "tasks": sorted((_task(pid, t, s, seconds, names) for pid, (t, s) in tasks.items()),
+                        key=lambda t: -t["slept_ms"]),
         "cgroups": _cgroups(old, new, cgroups),
         "devices": [_device(old.devices.get(d.bdi), d, seconds, devices.get(d.bdi),
                             (traced.reads if traced else {}).get(d.bdi, ())) for d in new.devices.values()],
+        "writers": _writers(old, new, seconds), "pressure": _pressure(old, new, seconds),
     }
+    found["diagnosis"] = diagnose(found)
+    return found
+
+
+def _writers(old: Sample, new: Sample, seconds: float) -> list[dict[str, Any]]:
+    """Who made most pages dirty in the interval, asleep or not; the first TOP."""
+    rates = [(max(0, now - old.writers.get(pid, (comm, 0))[1]), pid, comm) for pid, (comm, now) in new.writers.items()
+             if old.writers.get(pid, (comm, 0))[0] == comm]
+    return [{"pid": pid, "comm": comm, "dirty_rate": round(n / seconds)}
+            for n, pid, comm in sorted(rates, reverse=True)[:TOP] if n]
+
+
+def _pressure(old: Sample, new: Sample, seconds: float) -> dict[str, dict[str, float]]:
+    """Percent of the interval in which some, or all, tasks that could run were stalled."""
+    return {name: {kind: round(min(100.0, max(0, us - old.pressure[name].get(kind, us)) / seconds / 1e4), 1)
+                   for kind, us in kinds.items()}
+            for name, kinds in new.pressure.items() if name in old.pressure}
 
 
 def _dirty(now: Dirty | None) -> dict[str, Any] | None:
@@ -142,12 +176,13 @@ def _total(counted: Throttle | None, traced: Slept) -> dict[str, Any]:
             "by_cause_ms": {c: us / 1e3 for c, us in counted.by_cause.items()}}
 
 
-def _task(pid: int, task: Task, slept: Slept, seconds: float) -> dict[str, Any]:
+def _task(pid: int, task: Task, slept: Slept, seconds: float, names: Mapping[str, str]) -> dict[str, Any]:
     causes = {c: ms for c, ms in slept.by_cause.items() if ms}
     return {"pid": pid, "comm": task.comm, "cgroup": task.cgroup, "sleeps": slept.count,
             "slept_ms": round(slept.ms, 3), "share_pct": round(slept.ms / seconds / 10, 1),
             "longest_ms": slept.longest_ms or None, "cause": max(causes, key=causes.__getitem__) if causes else None,
-            "devices": sorted(slept.devices), "rate": slept.rate_kbps << 10 if slept.rate_kbps else None}
+            "devices": sorted(names.get(b, b) for b in slept.devices),
+            "rate": slept.rate_kbps << 10 if slept.rate_kbps else None}
 
 
 def _cgroups(old: Sample, new: Sample, traced: Mapping[str, Slept]) -> list[dict[str, Any]]:
@@ -189,7 +224,8 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
         inflight = stat.inflight_writes * (written // writes)
     throttle = new.throttle.since(old.throttle if old else None) if new.throttle else None
     return {
-        "name": new.name, "bdi": new.bdi, "write_rate": None if written is None else round(written / seconds),
+        "name": new.name, "what": new.what, "bdi": new.bdi,
+        "write_rate": None if written is None else round(written / seconds),
         "bandwidth": new.bandwidth, "drain_rate": new.drain, "dirty": new.dirty, "writeback": new.writeback,
         "inflight_writes": stat.inflight_writes if stat else None, "inflight_bytes": inflight,
         "inflight_estimated": not exact and inflight is not None,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Who else sets what ``wb tune`` sets: tuned's profiles, other sysctl.d and udev files."""
 
+from __future__ import annotations
+
 import configparser
 import re
 from collections.abc import Iterable

@@ -6,6 +6,8 @@ not undone; it is on the disk before anything is changed, and goes when everythi
 is as it was.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

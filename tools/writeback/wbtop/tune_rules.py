@@ -6,6 +6,8 @@ formula that its reason states, or was measured on the rig, which its effect
 cites.  A setting for which there is neither is not touched.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,7 +71,7 @@ class Case:
     @property
     def rate(self) -> float:
         """What the disk drains, bytes/s."""
-        return self.measured.write_mbps * 1e6
+        return self.measured.drain_mbps * 1e6
 
     @property
     def held(self) -> int:
@@ -133,7 +135,7 @@ def _dirty_read_latency(case: Case) -> list[Advice]:
 def _dirty_throughput(case: Case) -> list[Advice]:
     now, avail = case.facts.now, case.facts.dirtyable
     want = min(case.held, ENOUGH, avail * THROUGHPUT_RATIO // 100)
-    formula = (f"{case.measured.write_mbps:.0f} MB/s x {case.hold_s:g} s = {human(case.held)}: streaming needs that "
+    formula = (f"{case.measured.drain_mbps:.0f} MB/s x {case.hold_s:g} s = {human(case.held)}: streaming needs that "
                "much dirty data (D. Chinner, 20131111032211.GT6188@dastard), but above about 1 GB nothing is gained "
                "(J. Kara, 20231122144932.m44oiw5lufwkc5pw@quack3)")
     if now.limit >= want:
@@ -169,7 +171,7 @@ def _dirty_database(case: Case) -> list[Advice]:
             f"{_seconds(case, now.limit)}"))
     return [*found, _vm(
         case, "dirty_background_bytes", background,
-        f"{case.measured.write_mbps:.0f} MB/s x {case.hold_s:g} s = {human(background)} (not below {human(FLOOR)}, "
+        f"{case.measured.drain_mbps:.0f} MB/s x {case.hold_s:g} s = {human(background)} (not below {human(FLOOR)}, "
         "four chunks of the flusher): EDB KB 13522372519196 has 64 or 128 MB, bytes preferred",
         f"writeback starts after {human(background)} instead of {human(now.background)}")]
 
@@ -256,11 +258,12 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
     if case.rotating(disk):
         return _queue(disk, "max_sectors_kb", now, None, "rotating media: each request may cost a seek")
     # As the series does: rate * target / 16, in steps of 64 KiB.
-    want = max(MAX_SECTORS_KB, -(-int(case.rate * 0.002 / 16) // (64 << 10)) * 64)
+    link = case.measured.write_mbps * 1e6  # one request takes as long as the link needs, not as the drain
+    want = max(MAX_SECTORS_KB, -(-int(link * 0.002 / 16) // (64 << 10)) * 64)
     if case.goal in ("read-latency", "database") and now > want:
         return _queue(disk, "max_sectors_kb", now, want, "a read waits for whole requests in front of it: at "
-                      f"{case.measured.write_mbps:.0f} MB/s {now} KiB take {now * 1024 / case.rate * 1e3:.2g} ms, "
-                      f"{want} KiB {want * 1024 / case.rate * 1e3:.2g} ms. Drain of 2 ms / 16 in steps of 64 KiB "
+                      f"{case.measured.write_mbps:.0f} MB/s {now} KiB take {now * 1024 / link * 1e3:.2g} ms, "
+                      f"{want} KiB {want * 1024 / link * 1e3:.2g} ms. Drain of 2 ms / 16 in steps of 64 KiB "
                       "(Documentation/block/writeback-throttling.rst), not below the 128 that were measured",
                       cite("database" if case.goal == "database" else "max_sectors"))
     return _queue(disk, "max_sectors_kb", now, None, f"not what this goal needs; measured: {cite('max_sectors')}")
@@ -277,7 +280,7 @@ def _bdi(case: Case) -> list[Advice]:
     want = min(case.held, now.limit)
     effect = (f"sync waits for at most {_seconds(case, want)} of drain after a copy instead of "
               f"{_seconds(case, now.limit)}; the copy shows the disk's own speed. {cite('unplug')}")
-    formula = f"{case.measured.write_mbps:.1f} MB/s x {case.hold_s:g} s, not below {human(FLOOR)}"
+    formula = f"{case.measured.drain_mbps:.1f} MB/s x {case.hold_s:g} s, not below {human(FLOOR)}"
     if 0 < now.limit == want:
         return [Advice("bdi.max_bytes", bdi.file("max_bytes"), str(bdi.max_bytes), None,
                        f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What ``wb tune --apply`` sets at the next boot: a sysctl.d file and udev rules, that of earlier calls kept."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

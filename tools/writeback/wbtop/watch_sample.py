@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """One look at the counters of a machine: dirty memory, disks, backing devices, tasks and cgroups."""
 
+from __future__ import annotations
+
 import os
 import re
 import time
@@ -13,8 +15,10 @@ from .watch_read import SECTOR, Dirty, Machine, dirty, numbers_of
 CAUSES = ("global", "cgroup", "device")
 CGROUP = "/sys/fs/cgroup"
 MAX_CGROUPS = 5000
-# Disks that are memory, or other disks' shadow.
-_NO_DISK = re.compile(r"(loop|ram|zram|sr|fd)[0-9]+")
+# Memory that is never written back.
+_NO_DISK = re.compile(r"(ram|zram|sr|fd)[0-9]+")
+ROOT_CGROUP = 1  # the inode of cgroup v2's root, and what a kernel without cgroup writeback prints
+PRESSURE = ("io", "memory", "cpu")
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Throttle:
     us: int = 0
     by_cause: dict[str, int] = field(default_factory=dict)
 
-    def since(self, old: "Throttle | None") -> "Throttle":
+    def since(self, old: Throttle | None) -> Throttle:
         """What was added after ``old``; all of it without."""
         if old is None:
             return self
@@ -66,9 +70,10 @@ class Device:
     writeback: int | None
     bandwidth: int | None
     drain: int | None
-    limited: bool
+    limited: bool | None  # None: this kernel does not tell (before 6.2)
     wbt: dict[str, int]
     throttle: Throttle | None
+    what: str = ""  # the name for people: a file system and where it is, a mapped name, a loop's file
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,9 @@ class Sample:
     tasks: dict[int, Task]
     cgroups: dict[str, Throttle]
     devices: dict[str, Device]
+    # Process -> its name, cgroup and bytes made dirty; us stalled by resource, "some" and "full".
+    writers: dict[int, tuple[str, int]] = field(default_factory=dict)
+    pressure: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def _throttle(values: dict[str, int]) -> Throttle | None:
@@ -100,7 +108,26 @@ def sample(machine: Machine, *, counters: bool) -> Sample:
     """Take one sample. counters: also read what the series counts per task and cgroup."""
     return Sample(time.monotonic(), dirty(machine), _throttle(machine.keyed("/proc/vmstat")),
                   dict(_tasks(machine)) if counters else {}, dict(_cgroups(machine)) if counters else {},
-                  _devices(machine))
+                  _devices(machine), dict(_writers(machine)), dict(_pressure(machine)))
+
+
+def _pressure(machine: Machine) -> Iterator[tuple[str, dict[str, int]]]:
+    """Total us stalled since boot, of /proc/pressure; nothing where the kernel has no PSI or it is off."""
+    for name in PRESSURE:
+        text = machine.text(f"/proc/pressure/{name}") or ""
+        found = re.findall(r"^(some|full) .*\btotal=([0-9]+)", text, re.MULTILINE)
+        if found:
+            yield name, {kind: int(us) for kind, us in found}
+
+
+def _writers(machine: Machine) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Processes that have made pages dirty: name, and bytes less those truncated before they were written."""
+    for name in machine.names("/proc"):
+        if name.isdigit():
+            io = machine.keyed(f"/proc/{name}/io")
+            if io.get("write_bytes"):
+                yield int(name), ((machine.text(f"/proc/{name}/comm") or name).strip(),
+                                  io["write_bytes"] - io.get("cancelled_write_bytes", 0))
 
 
 # ---- tasks and cgroups --------------------------------------------------------
@@ -189,23 +216,58 @@ def _kilo(values: dict[str, int], *names: str) -> int | None:
     return None if value is None else value << 10
 
 
-def _limited(machine: Machine, bdi: str) -> bool:
-    """True if the device has a limit of its own that holds below the global freerun ceiling."""
+def _limited(machine: Machine, bdi: str) -> bool | None:
+    """True if the device has a limit of its own that holds below the global freerun ceiling; None: not to be known."""
     base = f"/sys/class/bdi/{bdi}"
-    if machine.number(f"{base}/strict_limit") == 1:
+    strict = machine.number(f"{base}/strict_limit")
+    if strict == 1:
         return True
+    if strict is None:
+        return None
     drain = machine.text(f"{base}/max_drain_ms")
     if drain == "default":
         drain = machine.text("/proc/sys/vm/dirty_drain_ms")
     return drain is not None and drain.strip() not in ("", "0")
 
 
+def _mounts(machine: Machine) -> list[tuple[str, str, str]]:
+    """Device number, file system and place of each mount."""
+    found = []
+    for line in (machine.text("/proc/self/mountinfo") or "").splitlines():
+        left, _, right = line.partition(" - ")
+        if len(left.split()) > 4 and right:
+            # The kernel writes a blank as \\040.
+            place = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), left.split()[4])
+            found.append((left.split()[2], right.split()[0], place))
+    return found
+
+
+def _mount_what(bdi: str, mounts: list[tuple[str, str, str]]) -> str:
+    """The file system behind a bdi without a disk: by device number (NFS, FUSE), or by its type (btrfs-1, ceph-2)."""
+    number = re.match(r"[0-9]+:[0-9]+", bdi)
+    kind = re.fullmatch(r"([a-z0-9.]+)-[0-9]+", bdi)
+    mine = [m for m in mounts if (number and m[0] == number[0]) or (kind and m[1] == kind[1])]
+    if number and mine:
+        return f"{mine[0][1]} {mine[0][2]}"
+    if kind and mine:
+        places = sorted({m[2] for m in mine})
+        return f"{kind[1]} {places[0]}" + (f" or {len(places) - 1} others" if len(places) > 1 else "")
+    return ""
+
+
+def _block_what(machine: Machine, name: str) -> str:
+    """The mapped name of dm, the file of a loop."""
+    return machine.text(f"/sys/block/{name}/dm/name") or machine.text(f"/sys/block/{name}/loop/backing_file") or ""
+
+
 def _devices(machine: Machine) -> dict[str, Device]:
     """By bdi: whole disks, and what else has a bdi with data on it (btrfs, NFS, FUSE)."""
     stats = _diskstats(machine)
+    mounts = _mounts(machine)
     found = {}
     for bdi in machine.names("/sys/class/bdi"):
         name, stat = stats.get(bdi, (bdi, None))
+        what = _block_what(machine, name) if stat else _mount_what(bdi, mounts)
         if _NO_DISK.fullmatch(name):
             continue
         debug = numbers_of(machine.text(f"/sys/kernel/debug/bdi/{bdi}/stats") or "")
@@ -217,5 +279,6 @@ def _devices(machine: Machine) -> dict[str, Device]:
             drain=_kilo(debug, "BdiDrainRate"), limited=_limited(machine, bdi),
             wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
             throttle=None if us is None else Throttle(machine.number(f"{base}/dirty_throttle") or 0, us),
+            what=what,
         )
     return found

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The report as text of at most 80 columns."""
 
+from __future__ import annotations
+
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,18 +54,22 @@ def _bar(dirty: dict[str, Any], width: int = 40) -> str:
     filled = min(width, round(dirty["dirty"] * width / limit))
     more = min(width, round((dirty["dirty"] + dirty["writeback"]) * width / limit))
     cells = ["#" if i < filled else "+" if i < more else "." for i in range(width)]
-    for where, mark in zip(at, "bf", strict=True):
+    for where, mark in zip(at, "bf"):
         cells[where] = mark
     return "".join(cells)
 
 
-def render(r: dict[str, Any]) -> str:
-    """The whole report."""
+def render(r: dict[str, Any], columns: int = 80) -> str:
+    """The whole report, no line wider than ``columns``: tables lose columns from the right, text is wrapped."""
     lines = [f"wb watch: {r['interval_s']:.1f} s, sleeps from {r['source']}"]
+    found = r.get("diagnosis") or {}
+    if found:
+        lines.append(f"=> {found['what']}")
+        lines += [f"   helps: {found['fix']}"] if found["fix"] else []
     lines += [f"  note: {n}" for n in r["notes"]]
     d = r["dirty"]
     if d:
-        lines += ["", f"dirty MiB  [{_bar(d)}] {d['state']}",
+        lines += ["", f"dirty MiB  [{_bar(d, max(10, min(40, columns - 34)))}] {d['state']}",
                   f"  dirty {size(d['dirty'])} + writeback {size(d['writeback'])}; background {size(d['background'])}, "
                   f"freerun {size(d['freerun'])}, limit {size(d['limit'])}"]
     t = r["throttle"]
@@ -70,35 +77,57 @@ def render(r: dict[str, Any]) -> str:
         causes = ", ".join(f"{c} {v:.0f}" for c, v in t["by_cause_ms"].items() if v)
         lines.append(f"  slept in balance_dirty_pages: {t['slept_ms']:.0f} ms in {t['sleeps']} sleeps")
         lines += [f"  ms by limit: {causes}"] if causes else []
-    return "\n".join([*lines, *_tasks(r["tasks"]), *_cgroups(r["cgroups"]), *_devices(r["devices"])])
+    pressure = [f"{name} {kinds.get('some', 0):g}/{kinds.get('full', 0):g}"
+                for name, kinds in r.get("pressure", {}).items()]
+    lines += [f"  stalled, % some/full: {', '.join(pressure)}"] if pressure else []
+    wrapped = [w for line in lines for w in (textwrap.wrap(_printable(line), columns, subsequent_indent="     ",
+                                                           drop_whitespace=False) or [""])]
+    return "\n".join([*wrapped, *_tasks(r["tasks"], columns), *_writers(r.get("writers", []), columns),
+                      *_cgroups(r["cgroups"], columns), *_devices(r["devices"], columns)])
 
 
-def _more(rows: Sequence[Any]) -> list[str]:
-    return [f"  and {len(rows) - ROWS} more"] if len(rows) > ROWS else []
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, left: int = 1) -> str:
+    """The table with as many columns from the left as fit."""
+    for count in range(len(head), 1, -1):
+        text = table(head[:count], [r[:count] for r in rows], min(left, count))
+        if max(len(line) for line in text.splitlines()) <= columns:
+            return text
+    return "\n".join(line[:columns] for line in text.splitlines())
 
 
-def _tasks(tasks: list[dict[str, Any]]) -> list[str]:
+def _writers(writers: list[dict[str, Any]], columns: int) -> list[str]:
+    if not writers:
+        return []
+    rows = [[str(w["pid"]), _clip(_printable(w["comm"]), NAME), rate(w["dirty_rate"])] for w in writers[:5]]
+    return ["", _table(["pid", "writer", "dirties MB/s"], rows, columns, left=2), *_more(writers, 5)]
+
+
+def _more(rows: Sequence[Any], shown: int = ROWS) -> list[str]:
+    return [f"  and {len(rows) - shown} more"] if len(rows) > shown else []
+
+
+def _tasks(tasks: list[dict[str, Any]], columns: int) -> list[str]:
     if not tasks:
         return []
     rows = [[str(t["pid"]), _clip(_printable(t["comm"]), NAME), f"{t['slept_ms']:.0f}", f"{t['share_pct']:.0f}",
              str(t["sleeps"]), "-" if t["longest_ms"] is None else f"{t['longest_ms']:.0f}", t["cause"] or "-",
              _clip(",".join(t["devices"]) or "-", 10)] for t in tasks[:ROWS]]
-    return ["", table(["pid", "task", "slept ms", "%", "sleeps", "max ms", "limit", "device"], rows, left=2),
+    return ["", _table(["pid", "task", "slept ms", "%", "sleeps", "max ms", "limit", "device"], rows, columns, left=2),
             *_more(tasks)]
 
 
-def _cgroups(cgroups: list[dict[str, Any]]) -> list[str]:
+def _cgroups(cgroups: list[dict[str, Any]], columns: int) -> list[str]:
     if not cgroups:
         return []
     rows = [[_tail(_printable(c["path"]), 36), f"{c['slept_ms']:.0f}", str(c["sleeps"]),
              *(f"{c['by_cause_ms'].get(k, 0):.0f}" for k in ("global", "cgroup", "device"))] for c in cgroups[:ROWS]]
-    return ["", table(["cgroup", "slept ms", "sleeps", "global", "cgroup", "device"], rows), *_more(cgroups)]
+    return ["", _table(["cgroup", "slept ms", "sleeps", "global", "cgroup", "device"], rows, columns), *_more(cgroups)]
 
 
-def _devices(devices: list[dict[str, Any]]) -> list[str]:
+def _devices(devices: list[dict[str, Any]], columns: int) -> list[str]:
     busy = [d for d in devices if d["write_rate"] or d["dirty"] or d["writeback"] or d["read"] or d["slept_ms"]]
     if not busy:
-        return ["", "no device with reads, writes or dirty data"]
+        return ["", _clip("no device with reads, writes or dirty data", columns)]
     rows = []
     for d in busy[:ROWS]:
         read = d["read"] or {}
@@ -106,5 +135,6 @@ def _devices(devices: list[dict[str, Any]]) -> list[str]:
                      size(d["dirty"]), size(d["writeback"]),
                      ("~" if d["inflight_estimated"] else "") + size(d["inflight_bytes"]), f"{d['slept_ms']:.0f}",
                      ms(read.get("p50_us") or read.get("mean_us")), ms(read.get("p99_us")), ms(read.get("max_us"))])
-    head = ["device", "MB/s", "est.", "dirty", "wback", "flight", "slept", "rd p50", "p99", "max ms"]
-    return ["", table(head, rows), *_more(busy)]
+    head = ["device", "wr MB/s", "est.", "dirty", "wback", "flight", "slept", "rd p50", "p99", "max ms"]
+    named = [f"  {d['name']}: {_printable(d['what'])}" for d in busy[:ROWS] if d.get("what")]
+    return ["", _table(head, rows, columns), *_more(busy), *(_clip(n, columns) for n in named)]

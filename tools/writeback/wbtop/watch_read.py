@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reading /proc and /sys below a root that tests can choose; nothing here writes."""
 
+from __future__ import annotations
+
 import os
 import re
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ An instance has buffers, events, filters and a clock of its own, so no setting o
 the machine changes and removing it restores everything.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from .errors import WbError
 from .proc import uninterrupted
+from .watch_events import COMPLETE_FORMAT, QUEUE_FORMAT, SLEEP_FORMAT, Format, parse_format
 from .watch_read import Machine
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
@@ -26,16 +29,17 @@ READ_EVENTS = ("events/block/block_bio_queue", "events/block/block_rq_complete")
 
 _LINE = re.compile(r"^\s*(?P<comm>.*)-(?P<pid>[0-9]+)\s+(?:\([^)]*\)\s+)?\[[0-9]+\]\s+(?:[^\s:]+\s+)?"
                    r"(?P<time>[0-9]+\.[0-9]+): (?P<event>\w+): (?P<rest>.*)$")
-_SLEEP = re.compile(r"bdi (?P<bdi>\S+): .*\bdirty=(?P<dirty>[0-9]+) .*\bbdi_dirty=(?P<bdi_dirty>[0-9]+) .*"
-                    r"\btask_ratelimit=(?P<rate>[0-9]+) .*\bpause=(?P<pause>-?[0-9]+) .*"
-                    r"\bcgroup_ino=(?P<cgroup>[0-9]+)")
-_BLOCK = re.compile(r"(?P<major>[0-9]+),(?P<minor>[0-9]+) (?P<rwbs>[A-Z]+) (?:\(.*?\) )?(?P<sector>[0-9]+) \+ ")
+_NEEDED = ("bdi", "dirty", "pause")
+_READ_NEEDED = ("dev", "dev#2", "rwbs", "sector")
 _LOST = re.compile(r"\[LOST ([0-9]+) EVENTS\]")
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """One sleep as the kernel planned it: ms in whole timer ticks; dirty in pages of the domain that throttles."""
+    """One sleep as the kernel planned it: ms in whole timer ticks; dirty in pages of the domain that throttles.
+
+    bdi_dirty, rate_kbps: 0, cgroup: 1, the root, where this kernel does not say.
+    """
 
     pid: int
     comm: str
@@ -47,42 +51,69 @@ class Sleep:
     cgroup: int
 
 
-def parse_sleeps(lines: Iterable[str]) -> tuple[list[Sleep], int]:
-    """Sleeps in the text of a trace, and how many events the buffer lost; other lines are passed over."""
-    found, lost = [], 0
+def _format(machine: Machine, event: str, known: str) -> Format:
+    """How this kernel prints ``event``; WbError when its format is not one that can be read."""
+    text = next((text for d in TRACEFS if (text := machine.text(f"{d}/{event}/format"))), known)
+    found = parse_format(text)
+    missing = found.lacks(_NEEDED if known is SLEEP_FORMAT else _READ_NEEDED) if found else ["print fmt"]
+    if found is None or missing:
+        raise WbError(f"{event}/format of this kernel has no {', '.join(missing)}: please report it with the file")
+    return found
+
+
+def parse_sleeps(lines: Iterable[str], form: Format | None = None) -> tuple[list[Sleep], int, int]:
+    """Sleeps in the text of a trace, how many events the buffer lost, and how many were not understood."""
+    form = form or parse_format(SLEEP_FORMAT)
+    assert form is not None
+    found, lost, unknown = [], 0, 0
     for line in lines:
         match = _LINE.match(line)
-        inner = _SLEEP.match(match["rest"]) if match and match["event"] == "balance_dirty_pages" else None
-        if match and inner and int(inner["pause"]) > 0:
-            found.append(Sleep(int(match["pid"]), match["comm"].strip(), inner["bdi"], int(inner["pause"]),
-                               int(inner["dirty"]), int(inner["bdi_dirty"]), int(inner["rate"]), int(inner["cgroup"])))
-        elif not match and (gap := _LOST.search(line)):
+        if match and match["event"] == "balance_dirty_pages":
+            v = form.parse(match["rest"])
+            if v is None:
+                unknown += 1
+            elif int(v["pause"]) > 0:
+                found.append(Sleep(int(match["pid"]), match["comm"].strip(), v["bdi"], int(v["pause"]),
+                                   int(v["dirty"]), int(v.get("wb_dirty", 0)), int(v.get("task_ratelimit", 0)),
+                                   int(v.get("cgroup_ino", 1))))
+        elif gap := _LOST.search(line):
             lost += int(gap.group(1))
-    return found, lost
+        elif not match and line.strip() and not line.lstrip().startswith("#"):
+            unknown += 1
+    return found, lost, unknown
 
 
-def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None) -> dict[str, list[float]]:
-    """Device number of the disk -> times in us from the submission of a read to its completion.
+def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
+                forms: Mapping[str, Format] | None = None) -> tuple[dict[str, list[float]], int]:
+    """Device number of the disk -> times in us from the submission of a read to its completion; and what was unknown.
 
     whole: number of a partition -> that of its disk, since a bio carries the one and
     its request the other.  A read that was merged into the request of another one, or
     was under way at either end of the sample, has no partner and does not count.
     """
     whole = whole or {}
+    forms = forms or {e: f for e, text in (("block_bio_queue", QUEUE_FORMAT), ("block_rq_complete", COMPLETE_FORMAT))
+                      if (f := parse_format(text))}
     waiting: dict[tuple[str, str], float] = {}
     found: dict[str, list[float]] = {}
+    unknown = 0
     for line in lines:
         match = _LINE.match(line)
-        inner = _BLOCK.match(match["rest"]) if match else None
-        if not match or not inner or not inner["rwbs"].startswith("R"):
+        if not match or match["event"] not in forms:
             continue
-        dev = f"{inner['major']}:{inner['minor']}"
-        key, now = (whole.get(dev, dev), inner["sector"]), float(match["time"]) * 1e6
+        v = forms[match["event"]].parse(match["rest"])
+        if v is None:
+            unknown += 1
+            continue
+        if not v["rwbs"].startswith("R"):
+            continue
+        dev = f"{v['dev']}:{v['dev#2']}"
+        key, now = (whole.get(dev, dev), v["sector"]), float(match["time"]) * 1e6
         if match["event"] == "block_bio_queue":
             waiting[key] = now
-        elif match["event"] == "block_rq_complete" and key in waiting:
+        elif key in waiting:
             found.setdefault(key[0], []).append(max(0.0, now - waiting.pop(key)))
-    return found
+    return found, unknown
 
 
 def partitions(machine: Machine) -> dict[str, str]:
@@ -171,13 +202,16 @@ class Trace:
         if not machine.exists(f"{top}/{SLEEP_EVENT}"):
             raise WbError("tracing is missing: this kernel has no tracepoint writeback:balance_dirty_pages")
         self._machine = machine
+        self._form = _format(machine, SLEEP_EVENT, SLEEP_FORMAT)
+        self._read_forms: dict[str, Format] = {}
+        self.notes: list[str] = []
         self._top = machine.path(top)
         self._pipe: int | None = None
         self._rest = ""
         self._sleeps: Instance | None = None
         self._reads: Instance | None = None
 
-    def __enter__(self) -> "Trace":
+    def __enter__(self) -> Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)
@@ -186,7 +220,7 @@ class Trace:
             self._pipe = os.open(self._sleeps.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._sleeps.on()
             # Without block tracepoints there are no read latencies, and that is all.
-            if all((self._top / e).exists() for e in READ_EVENTS):
+            if self._reads_known():
                 self._reads = Instance(self._top, f"{PREFIX}{os.getpid()}-reads", READS_KB, keep_first=True)
                 for event in READ_EVENTS:
                     self._reads.enable(event, 'rwbs ~ "R*"')
@@ -198,6 +232,18 @@ class Trace:
             self.close()
             raise
         return self
+
+    def _reads_known(self) -> bool:
+        if not all((self._top / e).exists() for e in READ_EVENTS):
+            self.notes.append("this kernel has no block tracepoints: read percentiles are missing")
+            return False
+        try:
+            self._read_forms = {e.rpartition("/")[2]: _format(self._machine, e, text)
+                                for e, text in zip(READ_EVENTS, (QUEUE_FORMAT, COMPLETE_FORMAT))}
+        except WbError as exc:
+            self.notes.append(f"{exc}; read percentiles are missing")
+            return False
+        return True
 
     def __exit__(self, *_exc: object) -> None:
         """Remove the instances."""
@@ -217,15 +263,15 @@ class Trace:
                 instance.close()
         self._sleeps = self._reads = None
 
-    def sleeps(self) -> tuple[list[Sleep], int]:
-        """The sleeps since the last call, and the number of events lost."""
-        return parse_sleeps(self._lines())
+    def sleeps(self) -> tuple[list[Sleep], int, int]:
+        """The sleeps since the last call, the number of events lost, and of those not understood."""
+        return parse_sleeps(self._lines(), self._form)
 
-    def reads(self) -> dict[str, list[float]]:
-        """Read times by device of the first part of the interval, as much as the buffer holds."""
+    def reads(self) -> tuple[dict[str, list[float]], int]:
+        """Read times by device of the first part of the interval, as much as the buffer holds; and what was unknown."""
         if self._reads is None:
-            return {}
-        found = parse_reads(self._reads.take(), partitions(self._machine))
+            return {}, 0
+        found = parse_reads(self._reads.take(), partitions(self._machine), self._read_forms)
         self._reads.on()
         return found
 

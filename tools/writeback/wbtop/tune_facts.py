@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What ``wb tune`` reads: the directory's file system and disks, memory, and the settings in force."""
 
+from __future__ import annotations
+
 import os
 import re
 from dataclasses import asdict, dataclass

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measuring a directory's disk with one file of bounded size, in bounded time, that is always removed."""
 
+from __future__ import annotations
+
 import contextlib
+import fcntl
 import mmap
 import os
 import random
+import re
 import secrets
 import shutil
 import threading
@@ -57,6 +61,15 @@ class Measured:
     loaded_max_us: float | None
     loaded_drain_mbps: float | None
 
+    @property
+    def drain_mbps(self) -> float:
+        """What writeback drains: of the buffered writer, to its fdatasync; the direct rate where there is none.
+
+        The direct rate may be a burst into a cache of the disk or of its host, which
+        pages written back one after the other do not have.
+        """
+        return min(self.write_mbps, self.loaded_drain_mbps or self.write_mbps)
+
     def to_json(self) -> dict[str, Any]:
         """All of it as a dict."""
         return asdict(self)
@@ -91,10 +104,33 @@ def scratch(directory: Path) -> Iterator[Path]:
             path.mkdir(mode=0o700)
         except OSError as exc:
             raise WbError(f"cannot write below {directory}: {exc.strerror}") from exc
-        yield path
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # says that this run is alive
+            yield path
+        finally:
+            os.close(fd)
     finally:
         with uninterrupted():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_stale(directory: Path, tell: Callable[[str], None]) -> None:
+    """Remove what a run left that was killed with SIGKILL; one that still runs holds its directory's lock."""
+    for path in sorted(directory.glob(".wb-tune-*")):
+        if not re.fullmatch(r"\.wb-tune-[0-9a-f]{16}", path.name) or path.is_symlink() or not path.is_dir():
+            continue
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            size = sum(f.stat().st_blocks * 512 for f in path.iterdir())
+            shutil.rmtree(path, ignore_errors=True)
+            tell(f"removed {path}, {size // MIB} MiB that a killed run left")
+        finally:
+            os.close(fd)
 
 
 def _open(path: Path, flags: int, direct: bool) -> int:
@@ -279,6 +315,7 @@ def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = 
     reads beside a buffered writer.  ``max_seconds`` bounds all of them together; a
     disk that is slow gets through less.  zeros: write zeros, for a disk that keeps none.
     """
+    remove_stale(directory, say)
     free = os.statvfs(directory)
     mib = size_mib(max_mib, free.f_bavail * free.f_frsize)
     start = time.monotonic()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the rig measured, as ``wb tune`` cites it. A test compares every number with the page it is from."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 

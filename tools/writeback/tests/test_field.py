@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0
+"""wb field: its statistics, that settings and files are as before, and what two results of two machines give."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from wbtop import field, field_stats, tune_measure
+from wbtop.cli import main
+from wbtop.errors import WbError
+
+
+def test_p_value_is_that_of_all_arrangements() -> None:
+    a, b = [1.0, 2.0, 3.0, 9.0], [4.0, 5.0, 6.0, 7.0, 8.0]
+    def u(x: tuple[float, ...]) -> float:
+        rest = [v for v in a + b if v not in x]
+        return sum(p > q for p in x for q in rest)
+    every = [u(c) for c in itertools.combinations(a + b, len(a))]
+    low = min(u(tuple(a)), len(a) * len(b) - u(tuple(a)))
+    assert field_stats.p_value(a, b) == pytest.approx(2 * sum(v <= low for v in every) / len(every))
+
+
+def test_verdicts() -> None:
+    a = {"x": [10.0 + i / 10 for i in range(6)], "same": [5.0, 6, 5.1, 5.9, 5.2, 5.8],
+         "wild": [1.0, 9, 2, 30, 4, 50]}
+    b = {"x": [5.0 + i / 10 for i in range(6)], "same": [5.05, 5.95, 5.15, 5.85, 5.25, 5.75],
+         "wild": [2.0, 8, 1, 40, 3, 60]}
+    found = {v.metric: v for v in field_stats.compare(a, b)}
+    assert {n: v.verdict for n, v in found.items()} == {
+        "x": "better", "same": "no difference seen", "wild": "too noisy"}
+    assert found["x"].low is not None
+    assert found["x"].low < 0.5 < (found["x"].high or 0)
+    assert {v.verdict for v in field_stats.compare(b, a) if v.metric == "x"} == {"worse"}
+    few = field_stats.compare({"x": [1.0, 1.1]}, {"x": [9.0, 9.1]})[0]
+    assert (few.verdict, few.confidence) == ("too few runs", None)
+
+
+def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
+    scheduler, limit = tmp_path / "scheduler", tmp_path / "wbt_lat_usec"
+    scheduler.write_text("none [mq-deadline]\n")
+    limit.write_text("2000\n")
+    (tmp_path / "iosched").mkdir()
+    batch = tmp_path / "iosched/fifo_batch"
+    batch.write_text("8\n")
+    with pytest.raises(KeyboardInterrupt), field.kept(field.Machine(), [str(scheduler)]):
+        scheduler.write_text("none")
+        limit.write_text("75000")
+        batch.write_text("16")
+        raise KeyboardInterrupt
+    assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
+
+
+@pytest.mark.parametrize("words", [["--b", "kernel.panic=1"], ["--b", "queue.../../x=1"], ["--b", "queue.no_such=1"],
+                                   []])
+def test_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["field", *([str(tmp_path)] if words else []), *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def one(machine: str = "m", p99: float = 40.0, release: str = "6.1", mib: int = 64) -> dict[str, object]:
+    facts = {"machine": machine, "disk_id": "d", "fs": "ext4", "release": release, "host": None, "cpu": "c", "cpus": 2,
+             "memory_bytes": 1 << 30, "mount_options": "rw",
+             "disks": [{"name": "sda", "model": "<b>", "scheduler": "none"}]}
+    rows = [{"side": "A", "metrics": {"read_p99_ms": p99 + i, "drain_s": 3.0 + i / 10}, "cpu_stalled_pct": 1.0,
+             "load": 0.1} for i in range(6)]
+    return field.result(facts, {"A": "as it was"}, rows, mib)
+
+
+def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = {"a": one(), "b": one(p99=4.0, release="6.12-calm"), "c": one(machine="n"), "d": one(mib=9)}
+    for name, made in results.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    words = ["field", "--out", str(tmp_path / "o"), "--compare", str(tmp_path / "a.json")]
+    assert main([*words, str(tmp_path / "b.json")]) == 0
+    assert "B is better: read_p99_ms 42.5 -> 6.5" in capsys.readouterr().out
+    assert main([*words, str(tmp_path / "b.json")]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == ["o", "o.2"]
+    page = (tmp_path / "o/field.html").read_text()
+    assert "&lt;b&gt;" in page
+    assert "<script" not in page
+    for other in "cd":
+        assert main([*words, str(tmp_path / f"{other}.json")]) == 2
+    (tmp_path / "bad.json").write_text("{}")
+    assert main([*words, str(tmp_path / "bad.json")]) == 2
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    dead = tmp_path / ".wb-tune-0123456789abcdef"
+    dead.mkdir()
+    (dead / "data").write_bytes(bytes(4096))
+    said: list[str] = []
+    with tune_measure.scratch(tmp_path) as alive:
+        tune_measure.remove_stale(tmp_path, said.append)
+        assert alive.exists()
+    assert not dead.exists()
+    assert len(said) == 1
+
+
+def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["field", str(tmp_path), "--repeats", "1", "--max-mib", "16", "--max-seconds", "10", "--anonymize",
+             "--out", str(tmp_path / "o")]
+    try:
+        code = main(words)
+    except WbError:
+        code = 1
+    if code and "no disk of this machine" in capsys.readouterr().err:
+        pytest.skip("the temporary directory is on no disk")
+    assert code == 0
+    found = json.loads((tmp_path / "o/field.json").read_text())
+    assert found["turns"][0]["metrics"]["drain_s"] > 0
+    assert found["facts"]["host"] is None
+    assert [p.name for p in tmp_path.iterdir()] == ["o"]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The head of the report: the cost beside the gain, the right words for virtual and real time, no empty part."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from wblib.report import blocktable, page
+from wblib.report.collect import Cell, Data
+from wblib.report.sources import Sources
+from wblib.results import Result
+
+
+def cell(tmp_path: Path, kernel: str, lane: str = "exact", p70: int = 113_000, p9995: float = 67_600.0) -> Cell:
+    from wblib import axes
+    given = axes.validate("read-latency", {"disk": "sata"})
+    place = tmp_path / kernel
+    (place / "data").mkdir(parents=True, exist_ok=True)
+    bins = {"clat_ns": {"bins": {"100000": 60, str(p70): 39, "90000000": 1}}}
+    (place / "data/fio.json").write_text(json.dumps({"jobs": [{"jobname": "readers", "read": bins}]}))
+    metrics: dict[str, Any] = {"read_p99_95": {"value": p9995, "unit": "us"}, "drain_s": {"value": 2.0, "unit": "s"}}
+    run = Result("read-latency", kernel, given, 1, metrics, {"dir": str(place)}, "pass", [])
+    run.path = place / "result.json"
+    return Cell("read-latency", lane, given, kernel, "b", (run,))
+
+
+def test_the_middle_reads_are_in_the_first_table(tmp_path: Path) -> None:
+    both = [cell(tmp_path, "stock"), cell(tmp_path, "patched", p70=1_140_000, p9995=2300.0)]
+    text = str(blocktable.short(Data(both, ["stock", "patched"]), Sources()))
+    assert "p70 x 10.1" in text
+    assert "Worse on at least one disk: p70, p90." in text
+    assert "p99.95 x 0.034" in text
+
+
+def test_what_time_it_is(tmp_path: Path) -> None:
+    def words(*lanes: str) -> str:
+        return " ".join(page.reading(Data([cell(tmp_path, "stock", lane) for lane in lanes], ["stock"])))
+    assert "virtual nanosecond" in words("exact")
+    assert "Times are real" not in words("exact")
+    assert "virtual nanosecond" not in words("local")
+    assert "Times are real" in words("local")
+    assert "Results of lane local: Times are real" in words("exact", "local")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line of the user's part alone; in a checkout ``wb`` has these commands beside those of the rig."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from . import VERSION
+from .errors import WbError
+
+MODULES = ("watch", "tune", "field")
+EXAMPLES = """\
+examples:
+  sudo wb watch                  who is throttled now, by which limit, and what helps
+  sudo wb tune /srv              measure the disk below /srv and recommend settings; changes nothing
+  sudo wb field /srv             prove it on this machine: A against B, one page and one JSON to send
+every command has its own --help with examples"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="wb", description="See, measure and cure writeback stalls on this machine, whatever its kernel.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--version", action="version", version=f"wb {VERSION}")
+    sub = top.add_subparsers(metavar="COMMAND", required=True)
+    for name in MODULES:
+        importlib.import_module(f".{name}", __package__).register(sub)
+    return top
+
+
+def _one_line(text: str) -> str:
+    """``text`` with what a terminal would act on, such as a line end in a file's name, as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def guarded(call: Callable[[], int], hint: str = "") -> int:
+    """Run ``call`` and turn what it raises into one line on stderr and an exit code."""
+    # A closed pipe (wb ... | head), a kill or a closed terminal ends quietly, with the same clean-up as Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        return call()
+    except WbError as exc:
+        print(f"wb: {_one_line(str(exc))}", file=sys.stderr)
+        return exc.code
+    except KeyboardInterrupt:
+        print("wb: interrupted; finished results are kept, run the same command again to go on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as exc:
+        where = f"{exc.filename}: " if exc.filename else ""
+        print(f"wb: {where}{exc.strerror or exc}{hint}", file=sys.stderr)
+        return 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run it; returns the exit code (0 ok, 1 failed, 2 wrong usage, 130 interrupted)."""
+    def call() -> int:
+        args = parser().parse_args(argv)
+        return int(args.func(args))
+
+    return guarded(call)

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb field``: prove a setting, or a kernel, on this machine's own disk; one page and one JSON to send."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from . import VERSION, field_page, field_stats, ranges, tune_facts
+from . import watch_sample as samples
+from .errors import WbError
+from .field_load import Load, fitting_mib
+from .proc import say, uninterrupted
+from .stats import median, number, table
+from .tune_facts import Facts
+from .tune_measure import remove_stale, scratch, size_mib
+from .watch_read import Machine
+
+FORMAT = 1
+KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|vm\.dirty_drain_ms|queue\.(?:iosched\.)?[a-z_]+"
+                 r"|bdi\.[a-z_]+")
+EXAMPLES = """\
+examples:
+  sudo wb field /srv --b queue.scheduler=none,queue.max_sectors_kb=128
+                                  now against these settings, in turns; puts back what was
+  sudo wb field /srv              measure this kernel alone; boot the other one, do it again, then
+  wb field --compare a/field.json b/field.json    the two boots, matched by machine id and disk
+  sudo wb field /srv --b queue.wbt_lat_usec=0 --repeats 8 --anonymize
+settings: vm.dirty_bytes=N, vm.dirty_ratio=N ..., queue.NAME=VALUE of the disk, bdi.NAME=VALUE
+Each turn writes the same bytes through the page cache, once beside 4-KiB reads and
+once beside 4-KiB appends with fdatasync.  At most 3 x --max-mib are on the disk at a
+time; all of it is removed, also on Ctrl-C.  Nothing is sent anywhere.
+The verdict is an exact rank-sum test (Holm's correction); it says when the machine
+is too noisy to decide.
+exit code: 0 measured, 1 when something failed, 2 for wrong usage"""
+
+
+def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``wb field``."""
+    p = sub.add_parser("field", help="prove A against B on this machine's disk, and make a file to send",
+                       epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("dir", metavar="DIR", nargs="?", help="a directory on the disk to measure")
+    p.add_argument("--a", default="", metavar="K=V,...", help="settings of A (default: as they are)")
+    p.add_argument("--b", default="", metavar="K=V,...", help="settings of B (default: no B)")
+    p.add_argument("--repeats", type=ranges.whole(1, 50), default=6, metavar="N",
+                   help="turns of each (1..50, default 6; from 6 on a verdict is possible)")
+    p.add_argument("--max-mib", type=ranges.whole(16, 1 << 20), default=512, metavar="MIB",
+                   help="bytes per write, at most a tenth of the free space (16..1048576, default 512)")
+    p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=300.0, metavar="S",
+                   help="time for all turns together; sizes follow (above 0, at most 86400, default 300)")
+    p.add_argument("--out", metavar="PATH", help="directory of the two files (default: wb-field-DATE here); a new "
+                   "one is made if it exists")
+    p.add_argument("--anonymize", action="store_true", help="leave out names: host, paths, model, serial, cgroup")
+    p.add_argument("--compare", nargs=2, metavar=("A.json", "B.json"), help="compare two field.json")
+    p.add_argument("--json", action="store_true", help="the JSON on stdout, too")
+    p.set_defaults(func=run)
+
+
+# ---- settings ---------------------------------------------------------------------------------
+
+def settings(text: str, facts: Facts) -> dict[str, str]:
+    """"K=V,..." as file -> value; WbError (code 2) for what is not a setting of this machine."""
+    found = {}
+    for word in filter(None, text.split(",")):
+        key, equals, value = word.partition("=")
+        if not equals or not KEY.fullmatch(key) or not re.fullmatch(r"[A-Za-z0-9_.-]+", value):
+            raise WbError(f"{word}: not a setting: vm.dirty_...=N, queue.NAME=VALUE or bdi.NAME=VALUE", 2)
+        group, _, name = key.partition(".")
+        name = name.replace(".", "/")
+        if group == "bdi" and facts.bdi is None:
+            raise WbError(f"{key}: this file system has no bdi of its own", 2)
+        files = [f"/proc/sys/vm/{name}"] if group == "vm" else [facts.bdi.file(name)] if group == "bdi" and facts.bdi \
+            else [d.queue(name) for d in facts.disks]
+        for file in files:
+            if not os.access(file, os.W_OK):
+                raise WbError(f"{key}: {file} is not there or not writable: see --help, and run as root", 2)
+            found[file] = value
+    return found
+
+
+def _value(machine: Machine, file: str) -> str:
+    return machine.choice(file) or ""
+
+
+def _write(file: str, value: str) -> None:
+    try:
+        Path(file).write_text(value)
+    except OSError as exc:
+        raise WbError(f"{file} does not take {value}: {exc.strerror}") from exc
+
+
+@contextlib.contextmanager
+def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
+    """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C."""
+    more = {p for f in files for p in _partners(machine, f)}
+    before = {f: v for f in dict.fromkeys([*files, *sorted(more)]) if (v := _value(machine, f)) != ""}
+    try:
+        yield before
+    finally:
+        with uninterrupted():
+            restore(before)
+
+
+def _partners(machine: Machine, file: str) -> list[str]:
+    """What a write to ``file`` changes besides: bytes undo a ratio, a scheduler sets its defaults."""
+    match = re.fullmatch(r"(/proc/sys/vm/dirty_(?:background_)?)(bytes|ratio)", file)
+    return [match[1] + ("ratio" if match[2] == "bytes" else "bytes")] if match else \
+        _reset_by_scheduler(machine, file.rpartition("/")[0]) if file.endswith("/scheduler") else []
+
+
+def _reset_by_scheduler(machine: Machine, queue: str) -> list[str]:
+    return [f"{queue}/wbt_lat_usec", f"{queue}/nr_requests",
+            *(f"{queue}/iosched/{n}" for n in machine.names(f"{queue}/iosched"))]
+
+
+def restore(before: dict[str, str]) -> None:
+    """Write ``before``: the scheduler first, as it resets others; of bytes and ratio the one that is not 0."""
+    failed = []
+    for file in sorted(before, key=lambda f: (not f.endswith("/scheduler"), f)):
+        if before[file] == "0" and re.search(r"/dirty_(background_)?(bytes|ratio)$", file):
+            continue
+        try:
+            Path(file).write_text(before[file])
+        except OSError:
+            failed.append(f"{file}={before[file]}")
+    if failed:
+        say(f"wb field: not put back: {', '.join(failed)}")
+
+
+# ---- what the machine is -------------------------------------------------------------------------
+
+def machine_id(machine: Machine) -> str:
+    """Tells one machine from another without telling which; /etc/machine-id itself is not to leave the machine."""
+    text = machine.text("/etc/machine-id") or machine.text("/sys/class/dmi/id/product_uuid") or ""
+    return hashlib.sha256(b"calm-writeback field " + text.encode()).hexdigest()[:16] if text else ""
+
+
+def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
+    """Hardware, kernel, mount, settings and cgroup."""
+    cpu = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.*)", machine.text("/proc/cpuinfo") or "", re.MULTILINE)
+    options = next((line.split(" - ")[0].split()[5] + "," + line.split()[-1]
+                    for line in (machine.text("/proc/self/mountinfo") or "").splitlines()
+                    if line.split()[4] == facts.mountpoint and " - " in line), "")
+    group = samples.cgroup_of(machine, os.getpid())
+    limits = {n: machine.text(f"{samples.cgroup_root(machine)}{group}/{n}") for n in ("memory.max", "memory.high")}
+    disks = [{"name": d.name, "model": d.model, "scheduler": d.scheduler, "rotational": d.rotational, "usb": d.usb,
+              "identity": "=".join(d.identity) if d.identity else None, "max_sectors_kb": d.max_sectors_kb,
+              "nr_requests": d.nr_requests, "wbt_lat_usec": d.wbt_lat_usec, "wbt_policy": d.wbt_policy,
+              "size_bytes": (machine.number(f"/sys/block/{d.name}/size") or 0) * 512} for d in facts.disks]
+    found: dict[str, Any] = {
+        "machine": machine_id(machine), "host": os.uname().nodename, "release": facts.release,
+        "version": machine.text("/proc/sys/kernel/version"), "cmdline": machine.text("/proc/cmdline"),
+        "arch": os.uname().machine, "cpu": cpu[1] if cpu else None, "cpus": os.cpu_count(), "memory_bytes": facts.ram,
+        "directory": facts.directory, "mountpoint": facts.mountpoint, "source": facts.source, "fs": facts.fs,
+        "mount_options": options, "disks": disks, "vm": facts.vm, "cgroup": group, "cgroup_limits": limits,
+        "disk_id": hashlib.sha256("|".join(str(d["identity"] or d["model"]) + str(d["size_bytes"])
+                                           for d in disks).encode()).hexdigest()[:16],
+    }
+    if anonymize:
+        for key in ("host", "cmdline", "directory", "mountpoint", "source", "cgroup", "version"):
+            found[key] = None
+        for disk in disks:
+            disk["model"] = disk["identity"] = None
+        found["mount_options"] = ",".join(o for o in options.split(",") if "/" not in o and ":" not in o)
+    return found
+
+
+# ---- measuring -------------------------------------------------------------------------------------
+
+def _turns(repeats: int, both: bool) -> list[str]:
+    """ABBA: what drifts, drifts for both."""
+    return [s for n in range(repeats) for s in ("AB" if n % 2 == 0 else "BA")] if both else ["A"] * repeats
+
+
+def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]], args: argparse.Namespace,
+            ) -> tuple[list[dict[str, Any]], int]:
+    """All turns: side, metrics, PSI and load of each; and the MiB of one write."""
+    remove_stale(directory, say)
+    space = os.statvfs(directory)
+    turns = _turns(args.repeats, "B" in sides)
+    each = args.max_seconds / (len(turns) + 1)
+    rows = []
+    files = sorted({f for s in sides.values() for f in s})
+    with kept(machine, files) as before, scratch(directory) as place:
+        mib = fitting_mib(place, size_mib(args.max_mib, space.f_bavail * space.f_frsize), each / 4)
+        load = Load(place, mib)
+        load.run(each)  # the first one fills caches and estimates; it does not count
+        for n, side in enumerate(turns, 1):
+            restore(before)
+            for file in sorted(sides[side], key=lambda f: not f.endswith("/scheduler")):
+                _write(file, sides[side][file])
+            stalled = dict(samples._pressure(machine)).get("cpu", {}).get("some", 0)
+            start = time.monotonic()
+            got = load.run(each)
+            seconds = time.monotonic() - start
+            busy = (dict(samples._pressure(machine)).get("cpu", {}).get("some", 0) - stalled) / seconds / 1e4
+            rows.append({"side": side, "metrics": {k: round(v, 4) for k, v in got.items()},
+                         "cpu_stalled_pct": round(busy, 1), "load": os.getloadavg()[0]})
+            say(f"  turn {n} of {len(turns)}, {side}: read p99 {number(got.get('read_p99_ms'))} ms, "
+                f"drain {number(got['drain_s'])} s")
+    return rows, mib
+
+
+def series(rows: list[dict[str, Any]], side: str) -> dict[str, list[float]]:
+    """Metric -> its values over the turns of a side, where all of them have it."""
+    mine = [r["metrics"] for r in rows if r["side"] == side]
+    return {k: [m[k] for m in mine] for k in (mine[0] if mine else {}) if all(k in m for m in mine)}
+
+
+def _out(text: str | None) -> Path:
+    """A directory that was not there before."""
+    wanted = Path(text or time.strftime("wb-field-%Y%m%d-%H%M%S"))
+    for n in range(1, 1000):
+        path = wanted if n == 1 else wanted.with_name(f"{wanted.name}.{n}")
+        try:
+            path.mkdir(parents=True)
+            return path
+        except FileExistsError:
+            continue
+    raise WbError(f"--out {wanted}: a thousand of them exist", 2)
+
+
+def result(facts: dict[str, Any], labels: dict[str, str], rows: list[dict[str, Any]], mib: int) -> dict[str, Any]:
+    """The JSON, with verdicts if there are two sides."""
+    a, b = series(rows, "A"), series(rows, "B")
+    verdicts = [v.to_json() for v in field_stats.compare(a, b)] if b else []
+    return {"format": FORMAT, "wb": VERSION, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "facts": facts,
+            "sides": labels, "mib": mib, "turns": rows, "verdicts": verdicts, "conclusion": conclusion(verdicts),
+            "medians": {s: {k: median(v) for k, v in series(rows, s).items()} for s in labels}}
+
+
+def conclusion(verdicts: list[dict[str, Any]]) -> str:
+    """The cure and the cost in one sentence, neither without the other."""
+    if not verdicts:
+        return "one side only: nothing is compared"
+    if any(v["verdict"] == "too few runs" for v in verdicts):
+        return "too few turns for a verdict: --repeats 6 or more"
+    def said(kind: str) -> str:
+        return ", ".join(f"{v['metric']} {v['a']:.3g} -> {v['b']:.3g} (x {v['ratio']:.2f}, 95 %: "
+                         f"{v['low']:.2f}..{v['high']:.2f})" for v in verdicts if v["verdict"] == kind and v["ratio"])
+    parts = [f"B is {kind}: {said(kind)}" for kind in ("better", "worse") if said(kind)]
+    noisy = [v["metric"] for v in verdicts if v["verdict"] == "too noisy"]
+    parts += [f"This machine is too noisy to decide on {', '.join(noisy)}: stop other loads or raise --repeats"] \
+        if noisy else []
+    return ". ".join(parts) or "no difference was seen"
+
+
+def render(found: dict[str, Any]) -> str:
+    """The result for a terminal."""
+    labels = [f"  {s}: {text}" for s, text in found["sides"].items()]
+    if found["verdicts"]:
+        rows = [[v["metric"], number(v["a"]), number(v["a_spread"]), number(v["b"]), number(v["b_spread"]),
+                 "-" if v["ratio"] is None else f"{v['ratio']:.2f}",
+                 "-" if v["low"] is None else f"{v['low']:.2f}..{v['high']:.2f}", v["verdict"]]
+                for v in found["verdicts"]]
+        text = table(["metric", "A", "+-", "B", "+-", "B/A", "95 %", ""], rows)
+    else:
+        a = series(found["turns"], "A")
+        text = table(["metric", "A"], [[k, number(median(v))] for k, v in a.items()])
+    return "\n".join([found["conclusion"], *labels, "", text])
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A field.json; WbError (code 2) for anything else."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        if found["format"] != FORMAT or not series(found["turns"], "A") or not found["facts"]["release"]:
+            raise ValueError("another format")
+    except OSError as exc:
+        raise WbError(f"{path}: {exc.strerror}", 2) from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise WbError(f"{path}: not a field.json of this wb ({exc})", 2) from exc
+    return found
+
+
+def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    """A of both as A and B; WbError when they cannot be compared, notes for what differs besides."""
+    f, g = one["facts"], two["facts"]
+    for key, what in (("machine", "machines"), ("disk_id", "disks"), ("fs", "file systems")):
+        if f[key] != g[key]:
+            raise WbError(f"these are of two {what} ({f[key]}, {g[key]}): nothing to compare", 2)
+    if one["mib"] != two["mib"]:
+        raise WbError(f"{one['mib']} MiB were written in one and {two['mib']} in the other: give both the same "
+                      "--max-mib, and --max-seconds enough for it", 2)
+    rows = [{**t, "side": "A"} for t in one["turns"] if t["side"] == "A"] \
+        + [{**t, "side": "B"} for t in two["turns"] if t["side"] == "A"]
+    labels = {s: f"kernel {x['facts']['release']}, {x['sides']['A']}, {x['time']}" for s, x in (("A", one), ("B", two))}
+    return result(g, labels, rows, one["mib"])
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb field``."""
+    found = pair(*map(load, map(Path, args.compare))) if args.compare else _measured(args)
+    out = _out(args.out)
+    text = json.dumps(found, indent=1) + "\n"
+    (out / "field.json").write_text(text)
+    (out / "field.html").write_text(field_page.page(found))
+    print(text if args.json else render(found))
+    say(f"  {out}/field.html and {out}/field.json")
+    return 0
+
+
+def _measured(args: argparse.Namespace) -> dict[str, Any]:
+    if not args.dir:
+        raise WbError("DIR is missing: a directory on the disk to measure", 2)
+    machine = Machine()
+    directory = tune_facts.check_directory(args.dir)
+    facts = tune_facts.read(machine, str(directory))
+    sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
+    described = describe(machine, facts, args.anonymize)
+    try:
+        rows, mib = measure(directory, machine, sides, args)
+    except KeyboardInterrupt:
+        raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
+    return result(described, {s: (args.a if s == "A" else args.b) or "as it was" for s in sides}, rows, mib)

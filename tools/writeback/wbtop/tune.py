@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb tune``: measure a directory's disk, recommend settings for a goal, apply them, undo that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import ranges, tune_apply, tune_facts, tune_profiles, tune_rules
+from .errors import WbError
+from .proc import say
+from .stats import number
+from .tune_facts import Facts
+from .tune_measure import Measured, measure
+from .tune_rules import GOALS, HOLD_S, Advice
+from .watch_read import Machine
+
+EXAMPLES = """\
+examples:
+  wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
+  wb tune /srv --goal database --json       the same as JSON on stdout
+  wb tune /media/stick --goal unplug --hold-seconds 2
+  wb tune /srv --max-mib 64 --max-seconds 10  write at most 128 MiB, in at most 10 s
+  wb tune /srv --save m.json                keep the measurement; --measured m.json uses it again
+  wb tune /srv --apply                      as root: set it, now and for the next boot
+  wb tune --undo                            as root: every value and file as it was
+goals:
+""" + "".join(
+    f"  {name:13} {text}" + (f"; {HOLD_S[name]:g} s of drain" if name in HOLD_S else "") + "\n"
+    for name, text in GOALS.items()) + """\
+The measurement writes one file below DIR, at most twice --max-mib, and removes it,
+also on Ctrl-C.  Rates are MB/s of 10^6 bytes.  Each line says what its value is
+from: a formula with what was measured here, or a measurement of the rig.
+--apply writes /etc/sysctl.d/90-calm-writeback.conf, /etc/udev/rules.d/90-calm-
+writeback.rules and, first, /var/lib/calm-writeback/tune-backup.json.
+exit code: 0, 1 when something failed, 2 for wrong usage"""
+
+
+# Facts, measurement, advice and options -> what a replay elsewhere found, as data and as text.
+Simulate = Callable[[Facts, Measured, "list[Advice]", argparse.Namespace], "tuple[dict[str, Any], str]"]
+
+
+def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate: Simulate | None = None) -> None:
+    """Add ``wb tune``; ``simulate`` gives it --simulate."""
+    p = sub.add_parser("tune", help="measure a directory's disk and recommend settings", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("dir", metavar="DIR", nargs="?", help="a directory on the disk to tune")
+    p.add_argument("--goal", choices=tuple(GOALS), default="read-latency", help="what matters (default read-latency)")
+    p.add_argument("--hold-seconds", type=ranges.number(0, 86400, above=True), metavar="S",
+                   help="dirty data the disk may hold, in seconds of its drain (above 0, at most 86400; default: the "
+                   "goal's, below; read-latency has none)")
+    p.add_argument("--max-mib", type=ranges.whole(16, 1 << 20), default=256, metavar="MIB",
+                   help="size of the file written, and at most a tenth of the free space (16..1048576, default 256)")
+    p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=30.0, metavar="S",
+                   help="time for the whole measurement (above 0, at most 86400; default 30)")
+    p.add_argument("--save", metavar="FILE", help="write the measurement to FILE")
+    p.add_argument("--measured", metavar="FILE", help="take the measurement from FILE instead of measuring")
+    p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON")
+    p.add_argument("--apply", action="store_true", help="set what is recommended (root)")
+    p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
+    if simulate is not None:
+        p.add_argument("--simulate", action="store_true",
+                       help="replay on the modelled disk (exact lane, about 2 minutes)")
+        p.add_argument("--kernel", choices=("stock", "patched"), help="of --simulate (default: like this machine's)")
+        p.add_argument("--seeds", type=ranges.whole(1, 99), default=1, metavar="N",
+                       help="of --simulate: medians of N seeds (1..99, default 1)")
+    # For tests: the machine's files below another root, the directory's device number, data that wbdisk keeps none of.
+    p.add_argument("--root", default="/", help=argparse.SUPPRESS)
+    p.add_argument("--dev", help=argparse.SUPPRESS)
+    p.add_argument("--zeros", action="store_true", help=argparse.SUPPRESS)
+    p.set_defaults(func=run, simulate=False, simulator=simulate)
+
+
+def load_measured(path: Path) -> Measured:
+    """A measurement that --save wrote; WbError (code 2) when it is none."""
+    try:
+        data = json.loads(path.read_text())
+        found = Measured(**data)
+        for name, value in data.items():
+            optional = name.startswith(("read_", "fsync_", "loaded_"))
+            if isinstance(value, bool) != (name == "direct") \
+                    or not ((isinstance(value, (int, float)) and 0 <= value <= 1e15) or (value is None and optional)):
+                raise ValueError(f"{name} is not a number it can have")
+        if found.write_mbps <= 0 or found.mib < 1:
+            raise ValueError("no rate")
+    except OSError as exc:
+        raise WbError(f"--measured {path}: {exc.strerror}", 2) from exc
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise WbError(f"{path}: not a measurement of 'wb tune --save' ({exc})", 2) from exc
+    return found
+
+
+def _check_save(path: Path) -> None:
+    """WbError (code 2) if ``path`` cannot be written; leaves it as it is."""
+    try:
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as exc:
+        raise WbError(f"--save {path}: {exc.strerror}", 2) from exc
+
+
+def _save(path: Path, measured: Measured) -> None:
+    try:
+        path.write_text(json.dumps(measured.to_json(), indent=1) + "\n")
+    except OSError as exc:
+        raise WbError(f"--save {path}: {exc.strerror}") from exc
+
+
+def _wrapped(head: str, text: str) -> str:
+    """A paragraph below a setting."""
+    return textwrap.fill(text, 79, initial_indent=f"      {head:8}", subsequent_indent=" " * 14,
+                         break_long_words=False, break_on_hyphens=False)
+
+
+def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) -> str:
+    """The recommendation for a reader."""
+    m = measured
+    disks = ", ".join(f"{d.name} ({d.model or 'no model name'})" for d in facts.disks)
+    lines = [
+        f"{facts.directory}: {facts.fs} on {disks}, kernel {facts.release}",
+        f"  memory     {facts.ram / 2**30:.1f} GiB, {facts.dirtyable / 2**30:.1f} GiB dirtyable; writers sleep from "
+        f"{facts.now.freerun / 2**20:.0f} MiB on, limit {facts.now.limit / 2**20:.0f} MiB",
+        f"  disk       drains {number(m.drain_mbps)} MB/s through the page cache; direct {number(m.write_mbps)} "
+        f"({m.mib} MiB"
+        + (f"; first half {number(m.write_first_mbps)}" if m.write_first_mbps > 1.5 * m.write_mbps else "") + ")"
+        + ("" if m.direct else "; without O_DIRECT, which is not to be had here"),
+        f"  reads      idle p50 {number(m.read_p50_us)} us, p99 {number(m.read_p99_us)} us; beside a buffered writer "
+        f"p50 {number(m.loaded_p50_us)}, p99 {number(m.loaded_p99_us)}, max {number(m.loaded_max_us)} us",
+        f"  fdatasync  p50 {number(m.fsync_p50_us)} us, p99 {number(m.fsync_p99_us)} us (4 KiB appended)",
+        f"goal {goal}: {GOALS[goal]}", "",
+    ]
+    for a in advice:
+        lines.append(f"  {a.key}: " + (f"{a.current} -> {a.value}" if a.value is not None else f"keep {a.current}"))
+        lines.append(_wrapped("why", a.reason))
+        if a.value is not None and a.effect:
+            lines.append(_wrapped("expect", a.effect))
+    if all(a.value is None for a in advice):
+        lines.append("  nothing to change for this goal")
+    return "\n".join(lines)
+
+
+def _undo(machine: Machine) -> int:
+    done, failed = tune_apply.undo(machine)
+    for line in done:
+        print(f"  {line}")
+    if failed:
+        raise WbError("not restored: " + "; ".join(failed) + f": the backup stays in {tune_apply.BACKUP}")
+    print("every value is as it was")
+    return 0
+
+
+def _need_root(machine: Machine) -> None:
+    if machine.root == Path("/") and os.geteuid() != 0:
+        raise WbError("--apply and --undo change settings of this machine: run as root")
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb tune``."""
+    machine = Machine(Path(args.root))
+    if args.undo:
+        if args.dir or args.apply or args.simulate:
+            raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
+        _need_root(machine)
+        return _undo(machine)
+    if not args.dir:
+        raise WbError("DIR is missing: a directory on the disk to tune", 2)
+    if args.apply:
+        _need_root(machine)
+    directory = tune_facts.check_directory(args.dir)
+    facts = tune_facts.read(machine, str(directory), args.dev)
+    if args.save:
+        _check_save(Path(args.save))
+    if args.measured:
+        measured = load_measured(Path(args.measured))
+    else:
+        try:
+            measured = measure(directory, max_mib=args.max_mib, max_seconds=args.max_seconds, zeros=args.zeros,
+                               say=lambda text: say(f"  {text}"))
+        except KeyboardInterrupt:
+            raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
+    if args.save:
+        _save(Path(args.save), measured)
+    advice = tune_rules.recommend(facts, measured, args.goal, args.hold_seconds)
+    clash = tune_profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
+    out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
+                           "advice": [a.to_json() for a in advice], "conflicts": [str(c) for c in clash]}
+    if not args.json:
+        print(render(facts, measured, advice, args.goal))
+        for c in clash:
+            print(f"  conflict: {c}")
+    if args.simulate:
+        out["simulation"], text = args.simulator(facts, measured, advice, args)
+        if not args.json:
+            print("\n" + text)
+    if args.apply:
+        out["applied"] = tune_apply.apply(machine, facts, advice)
+        if not args.json:
+            print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
+            if any(a.value is not None for a in advice):
+                print("  undo with: wb tune --undo")
+    elif not args.json and any(a.value is not None for a in advice):
+        print("\nnothing was changed; --apply sets it, now and for the next boot")
+    if args.json:
+        print(json.dumps(out, indent=1))
+    return 0

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0
+"""``wb watch``: who sleeps in balance_dirty_pages() and why, and what the disks do meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import ranges, watch_openmetrics
+from . import watch_sample as samples
+from .errors import WbError
+from .proc import say
+from .watch_live import Keys, width
+from .watch_read import Machine
+from .watch_report import Traced, report
+from .watch_trace import Trace
+from .watch_view import render
+
+EXAMPLES = """\
+examples:
+  wb watch                        live, every 2 s, until Ctrl-C (as root)
+  wb watch --interval 10 --count 6  a minute in six reports
+  wb watch --once --json          one interval as one JSON object, for scripts
+  wb watch --json --interval 60   one JSON object per line and minute
+  wb watch --no-trace             counters only, on a kernel that has them
+  wb watch --record stall.jsonl   keep every report; wb watch stall.jsonl shows them again
+  wb watch --interval 15 --openmetrics /var/lib/node_exporter/wb.prom --json > /dev/null
+keys: q quits
+Needs nothing but Python 3.9.
+columns:
+  slept ms, %   time asleep in balance_dirty_pages(), and its share of the interval
+  limit         whose limit it was: global (vm.dirty_*), the cgroup's, the device's
+  wr MB/s, est. what was written in the interval; the kernel's own estimate of the rate
+  dirty, wback, flight   MiB: dirty, under writeback, in the device's queue (~: requests
+                x their mean size, where the kernel does not count bytes)
+  rd p50 ...    ms from the submission of a read to its end, of a sample at the start of
+                the interval; without tracing only the mean, in the column of p50
+sources: the counters of the mm series where the kernel has them (real sleeps, in us);
+else the tracepoint writeback:balance_dirty_pages (planned sleeps, in timer ticks), in
+instances of its own that are removed at the end: no setting of the machine changes.
+exit code: 0, 1 without root or when nothing can be read, 2 for wrong usage"""
+
+
+def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``wb watch``."""
+    p = sub.add_parser("watch", help="live: who is throttled, and why", epilog=EXAMPLES,
+                       formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--interval", type=ranges.number(0.1, 86400), default=2.0, metavar="S",
+                   help="seconds (0.1..86400, default 2)")
+    p.add_argument("--count", type=ranges.whole(1, 10**9), metavar="N",
+                   help="end after N reports (1..1000000000, default: at Ctrl-C)")
+    p.add_argument("--once", action="store_true", help="one report: --count 1")
+    p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
+    p.add_argument("file", metavar="FILE", nargs="?", help="show what --record wrote, instead of this machine")
+    p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line")
+    p.add_argument("--openmetrics", metavar="FILE", help="replace FILE at each report, for node_exporter's textfile "
+                   "collector (its name has to end in .prom)")
+    p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
+    p.add_argument("--root", default="/", help=argparse.SUPPRESS)
+    p.set_defaults(func=run)
+
+
+def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: list[str],
+           stack: contextlib.ExitStack) -> Trace | None:
+    """A trace that has begun and ends with ``stack``, or None with a note that says what is not known without it."""
+    if args.no_trace:
+        if not counters:
+            notes.append("no tracing and no counters in this kernel: who sleeps is not known")
+        return None
+    try:
+        return stack.enter_context(Trace(machine))
+    except WbError as exc:
+        notes.append(f"{exc}; " + ("causes per task and read percentiles are missing" if counters
+                                   else "who sleeps is not known"))
+        return None
+
+
+def run(args: argparse.Namespace) -> int:
+    """``wb watch``."""
+    if args.file:
+        return _replay(Path(args.file), args)
+    machine = Machine(Path(args.root))
+    if machine.root == Path("/") and os.geteuid() != 0:
+        raise WbError("wb watch reads other users' processes and tracefs: run as root")
+    if args.once and args.count not in (None, 1):
+        raise WbError("--once and --count exclude each other", 2)
+    count = 1 if args.once else args.count
+    try:
+        _watch(machine, args, count)
+    except KeyboardInterrupt:
+        if count is not None:
+            raise
+    return 0
+
+
+def _replay(path: Path, args: argparse.Namespace) -> int:
+    """Show what --record wrote; a last line that is not whole is what a killed watch leaves."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError as exc:
+        raise WbError(f"{path}: {exc.strerror}", 2) from exc
+    for number, line in enumerate(lines, 1):
+        try:
+            found = json.loads(line)
+            text = json.dumps(found) if args.json else render(found, width())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+            if number == len(lines) and number > 1:
+                say(f"wb watch: {path}: line {number} is not whole and was left out")
+                break
+            raise WbError(f"{path}: line {number} is not one of 'wb watch --record'", 2) from exc
+        stamp = found.get("time") or ""
+        print(text if args.json else f"-- {number} of {len(lines)}, {stamp}\n{text}\n")
+    return 0
+
+
+def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:
+    counters = samples.has_counters(machine)
+    notes: list[str] = []
+    if samples.dirty(machine) is None:
+        raise WbError("/proc/vmstat does not tell the dirty limits: is /proc mounted?")
+    with contextlib.ExitStack() as stack:
+        trace = _trace(machine, args, counters, notes, stack)
+        notes += trace.notes if trace else []
+        for note in notes:
+            say(f"wb watch: {note}")
+        if not machine.names("/sys/kernel/debug/bdi"):
+            notes.append("debugfs is not mounted or is locked down: est., dirty and wback of the devices are not known "
+                         "(mount -t debugfs debugfs /sys/kernel/debug)")
+        _loop(machine, args, trace, counters, notes, count)
+
+
+def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, counters: bool, notes: list[str],
+          count: int | None) -> None:
+    old = samples.sample(machine, counters=counters)
+    done, last = 0, None
+    with Keys() as keys:
+        while count is None or done < count:
+            end = time.monotonic() + args.interval
+            while (key := keys.wait(max(0.0, end - time.monotonic()))) == "resize":
+                if last:
+                    _show(last, args)
+            if key == "q":
+                return
+            new = samples.sample(machine, counters=counters)
+            last = report(old, new, _traced(machine, trace), notes)
+            last["time"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            _keep(last, args)
+            _show(last, args)
+            old, done = new, done + 1
+
+
+def _traced(machine: Machine, trace: Trace | None) -> Traced | None:
+    if trace is None:
+        return None
+    sleeps, lost, unknown = trace.sleeps()
+    reads, unread = trace.reads()
+    names = samples.cgroup_names(machine) if any(s.cgroup for s in sleeps) else {}
+    return Traced(sleeps, lost, reads, lambda pid: samples.task(machine, pid), names, unknown + unread)
+
+
+def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
+    """What --record and --openmetrics ask for."""
+    if args.record:
+        with Path(args.record).open("a") as f:
+            f.write(json.dumps(found) + "\n")
+    if args.openmetrics:
+        watch_openmetrics.write(Path(args.openmetrics), found)
+
+
+def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
+    if args.json:
+        print(json.dumps(found, indent=1 if args.once else None), flush=True)
+        return
+    live = sys.stdout.isatty() and not args.once
+    # Home and clear, so that the view stays in place.
+    print(("\x1b[H\x1b[J" if live else "") + render(found, width()) + ("" if args.once else "\n" if not live else
+                                                                       "\n\nq: quit"), flush=True)

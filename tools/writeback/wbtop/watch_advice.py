@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""From a report to one line that says what is wrong, and one that says what helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# A read of an idle disk that does not rotate is far below, one behind a burst of writeback above.
+SLOW_READ_US = 20_000
+# So much of an interval asleep is what a user notices.
+SLEPT_PCT = 5.0
+
+
+def _mib(value: float) -> str:
+    return f"{value / 2**20:.0f} MiB"
+
+
+def _main_cause(throttle: dict[str, Any] | None) -> tuple[str, float]:
+    causes = throttle["by_cause_ms"] if throttle else {}
+    cause = max(causes, key=causes.__getitem__) if causes else ""
+    return cause, causes.get(cause, 0.0)
+
+
+def _reads(report: dict[str, Any]) -> dict[str, str] | None:
+    """Reads that wait behind writes: the disk with the slowest, if it also writes."""
+    def worst(device: dict[str, Any]) -> float:
+        read = device["read"] or {}
+        return float(read.get("p99_us") or read.get("max_us") or 0)
+
+    busy = [d for d in report["devices"] if worst(d) >= SLOW_READ_US and (d["write_rate"] or 0) > 1e6]
+    if not busy:
+        return None
+    d = max(busy, key=worst)
+    series = d["wbt_limit"] is not None
+    return {"what": f"reads of {d['name']} wait behind writeback: up to {worst(d) / 1e3:.0f} ms while "
+                    f"{d['write_rate'] / 1e6:.0f} MB/s are written",
+            "fix": (f"echo bytes > /sys/block/{d['name']}/queue/wbt_policy if it is not; " if series else
+                    "the series' wbt_policy=bytes; without it ")
+            + f"wb tune DIR --goal read-latency (scheduler none, max_sectors_kb 128 on {d['name']})"}
+
+
+def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
+    cause, ms = _main_cause(report["throttle"])
+    pct = ms / max(report["interval_s"], 1e-3) / 10
+    if pct < SLEPT_PCT:
+        return None
+    who = f"{report['tasks'][0]['comm']} ({report['tasks'][0]['pid']})" if report["tasks"] else "writers"
+    device = max(report["devices"], key=lambda d: d["slept_ms"], default=None)
+    name = device["name"] if device and device["slept_ms"] else "the disk"
+    if cause == "device":
+        bdi = device["bdi"] if device and device["slept_ms"] else "BDI"
+        return {"what": f"{who} sleeps {pct:.0f} % of the time for {name}'s own limit of dirty memory",
+                "fix": f"that limit is what it is for; to lift it: /sys/class/bdi/{bdi}/strict_limit and max_ratio"}
+    if cause == "cgroup":
+        group = f" {report['cgroups'][0]['path']}" if report["cgroups"] else ""
+        return {"what": f"{who} sleeps {pct:.0f} % of the time for its cgroup's share of dirty memory",
+                "fix": f"more memory.high and memory.max for the cgroup{group}: its limit is a share of them"}
+    limit = report["dirty"]["limit"] if report["dirty"] else 0
+    return {"what": f"{who} sleeps {pct:.0f} % of the time: {name} is slower than what is written, and dirty memory is "
+                    f"at its limit of {_mib(limit)}",
+            "fix": "vm.dirty_bytes moves the wait to sync and does not remove it; wb tune DIR --goal throughput says "
+                   "whether more helps"}
+
+
+def _sync(report: dict[str, Any]) -> dict[str, str] | None:
+    """So much is dirty that a sync or an unplugging takes long."""
+    for d in report["devices"]:
+        rate = d["drain_rate"] or d["bandwidth"]
+        dirty = (d["dirty"] or 0) + (d["writeback"] or 0)
+        if rate and dirty / rate > 10:
+            return {"what": f"a sync of {d['name']} takes about {dirty / rate:.0f} s: {_mib(dirty)} are dirty",
+                    "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
+                           "wb tune DIR --goal unplug"}
+    return None
+
+
+def diagnose(report: dict[str, Any]) -> dict[str, str]:
+    """``what`` is wrong and the ``fix``; "nothing" and no fix when nothing is."""
+    if report["source"] == "none":
+        return {"what": "who sleeps is not known: no tracepoints and no counters (see the notes)", "fix": ""}
+    return _reads(report) or _sleep(report) or _sync(report) or {"what": "nothing is held up by writeback", "fix": ""}
