@@ -38,7 +38,7 @@ class Checkout:
         tools.mkdir(parents=True)
         for name in ("wb", "base", "cc"):
             shutil.copy2(TOOLS / name, tools / name)
-        for name in ("wblib", "config"):
+        for name in ("wblib", "wbtop", "config"):
             shutil.copytree(TOOLS / name, tools / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("mm", "fs/ext4", "block"):
             (self.top / name).mkdir(parents=True)
