@@ -145,7 +145,7 @@ ops=0 acks=0 words=0 remounts=0
 for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
 	format=${formats[n / 2 % ${#formats[@]}]}
 	end="stop"
-	[[ $((n % 2)) -eq 0 || $format = *:stop || $format = nojournal ]] || end=cut
+	[[ $((n % 2)) -eq 0 || $format = *:stop || $format = nojournal ]] || end="cut"
 	run_round "$n" "${format%:*}" "$end"
 done
 metric torture_ops "$ops" count

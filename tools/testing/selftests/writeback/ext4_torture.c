@@ -49,6 +49,7 @@ struct move_extent {
 	__u32 reserved, donor_fd;
 	__u64 orig_start, donor_start, len, moved_len;
 };
+
 #define EXT4_IOC_MOVE_EXT	_IOWR('f', 15, struct move_extent)
 
 static const char *dir, *device, *disk;

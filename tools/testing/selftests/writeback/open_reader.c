@@ -105,7 +105,7 @@ static void schedule(double iops, double seconds, long long blocks)
 
 	arrivals = calloc(room, sizeof(*arrivals));
 	if (!arrivals)
-		die("no memory for the schedule");
+		die("no memory for the arrivals");
 	for (;;) {
 		at -= log((rnd(1ULL << 48) + 1.0) / (1ULL << 48)) / iops;
 		if (at >= seconds || n_arrivals == room)
@@ -169,8 +169,9 @@ static void print_latency(const char *name, size_t member)
 		sum += v[i];
 	}
 	qsort(v, n_arrivals, sizeof(*v), by_value);
-	printf("   \"%s\": {\"min\": %lld, \"max\": %lld, \"mean\": %.0f,\n    \"percentile\": {", name,
+	printf("   \"%s\": {\"min\": %lld, \"max\": %lld, \"mean\": %.0f,\n", name,
 	       v[0], v[n_arrivals - 1], sum / n_arrivals);
+	printf("    \"percentile\": {");
 	for (p = 0; p < sizeof(percentiles) / sizeof(*percentiles); p++) {
 		rank = ceil(percentiles[p] / 100 * n_arrivals);
 		printf("%s\"%.6f\": %lld", p ? ", " : "", percentiles[p], v[rank ? rank - 1 : 0]);
@@ -192,7 +193,7 @@ static double number(const char *text, double low, double high)
 	double value = strtod(text, &end);
 
 	if (*end || end == text || !(value >= low && value <= high)) {
-		fprintf(stderr, "open_reader: '%s' must be a number from %g to %g\n", text, low, high);
+		fprintf(stderr, "open_reader: '%s' must be from %g to %g\n", text, low, high);
 		exit(2);
 	}
 	return value;
@@ -231,9 +232,10 @@ int main(int argc, char **argv)
 
 	for (i = 0; i < n_arrivals; i++)
 		late += arrivals[i].response - arrivals[i].device >= NSEC_PER_MSEC;
-	printf("{\"jobs\": [{\"jobname\": \"open\", \"error\": %d,\n  \"read\": {\"total_ios\": %ld, \"iops\": %.3f, "
-	       "\"runtime\": %.0f, \"late\": %ld, \"failed\": %ld,\n", errors ? EIO : 0, n_arrivals,
-	       n_arrivals / seconds, seconds * 1e3, late, errors);
+	printf("{\"jobs\": [{\"jobname\": \"open\", \"error\": %d,\n", errors ? EIO : 0);
+	printf("  \"read\": {\"total_ios\": %ld, ", n_arrivals);
+	printf("\"iops\": %.3f, ", n_arrivals / seconds);
+	printf("\"runtime\": %.0f, \"late\": %ld, \"failed\": %ld,\n", seconds * 1e3, late, errors);
 	print_latency("clat_ns", offsetof(struct arrival, device));
 	printf(",\n");
 	print_latency("due_ns", offsetof(struct arrival, response));

@@ -42,12 +42,14 @@ static u64 law_window(struct wblaw *s)
 
 	wbt_law_window(law, s->now, wblaw_active(s) && s->held, state->reads);
 	state->reads = 0;
-	if (getenv("WBLAW_TRACE"))
-		fprintf(stderr, "%.3f active=%d held=%d inflight=%u,%lu limit=%lu max_io=%u rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d\n",
+	if (getenv("WBLAW_TRACE")) {
+		fprintf(stderr, "%.3f active=%d held=%d inflight=%u,%lu limit=%lu max_io=%u ",
 			s->now / 1e9, wblaw_active(s), s->held, s->inflight,
-			s->inflight_bytes, law->limit, law->max_io,
+			s->inflight_bytes, law->limit, law->max_io);
+		fprintf(stderr, "rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d\n",
 			wbt_law_rate(law), wbt_law_least(law), law->gain,
 			law->best, law->draining, law->starting);
+	}
 	return WBT_WINDOW_NSEC;
 }
 

@@ -135,7 +135,7 @@ static struct timer_event timer_pop(struct run *r)
 
 /* ---- the way to the disk --------------------------------------------------- */
 
-static struct io *new_io(struct run *r, enum kind kind, u64 sector, u32 bytes)
+static struct io *new_io(struct run *r, enum kind what, u64 sector, u32 bytes)
 {
 	struct io *io = r->spare;
 
@@ -144,9 +144,9 @@ static struct io *new_io(struct run *r, enum kind kind, u64 sector, u32 bytes)
 	else
 		io = malloc(sizeof(*io));
 	memset(io, 0, sizeof(*io));
-	io->kind = kind;
-	io->cmd.op = kind == READ_IO ? WBD_READ :
-		     kind == FLUSH_IO || kind == LAST_FLUSH ? WBD_FLUSH : WBD_WRITE;
+	io->kind = what;
+	io->cmd.op = what == READ_IO ? WBD_READ :
+		     what == FLUSH_IO || what == LAST_FLUSH ? WBD_FLUSH : WBD_WRITE;
 	io->cmd.sector = sector;
 	io->cmd.bytes = bytes;
 	return io;
@@ -469,18 +469,22 @@ static double at(const u64 *list, u32 n, double q)
 
 static void one_case(char *line)
 {
+	static const char delimiters[] = { ' ', '\n', 0 };
 	struct run *r = calloc(1, sizeof(*r));
 	char *save, *word;
 	u32 i;
 
-	r->load = (struct load){ .readers = 4, .iops = 1000, .mib = 1024, .host_ns = 5000, .seed = 1 };
+	r->load = (struct load){
+		.readers = 4, .iops = 1000, .mib = 1024, .host_ns = 5000, .seed = 1,
+	};
 	wbd_config_load(&r->cfg, "fifo");
-	for (word = strtok_r(line, " \n", &save); word; word = strtok_r(NULL, " \n", &save))
+	for (word = strtok_r(line, delimiters, &save); word;
+	     word = strtok_r(NULL, delimiters, &save))
 		set(r, word);
 	if (!r->ops)
 		fail("no law=", "");
 	r->cfg.queues = clamp(r->cfg.queues ?: 1U, 1U, (u32)MAX_QUEUES);
-	r->load.readers = min(r->load.readers, (u32)MAX_READERS);
+	r->load.readers = min_t(u32, r->load.readers, MAX_READERS);
 	r->cfg.seed = r->load.seed;
 	if (wbd_config_problem(&r->cfg))
 		fail("disk", wbd_config_problem(&r->cfg));
@@ -519,10 +523,11 @@ static void one_case(char *line)
 	qsort(r->lat, r->lats, sizeof(u64), compare);
 	qsort(r->due_lat, r->due_lats, sizeof(u64), compare);
 	qsort(r->sync_lat, r->sync_lats, sizeof(u64), compare);
-	printf("drain_s=%.6f reads=%u p50=%.4f p99=%.4f p9995=%.4f max=%.4f due_p9995=%.4f syncs=%u sync_p99=%.4f\n",
+	printf("drain_s=%.6f reads=%u p50=%.4f p99=%.4f p9995=%.4f max=%.4f ",
 	       (r->over - START_NS) / 1e9, r->lats, at(r->lat, r->lats, .5),
-	       at(r->lat, r->lats, .99), at(r->lat, r->lats, .9995),
-	       at(r->lat, r->lats, 1), at(r->due_lat, r->due_lats, .9995), r->sync_lats, at(r->sync_lat, r->sync_lats, .99));
+	       at(r->lat, r->lats, .99), at(r->lat, r->lats, .9995), at(r->lat, r->lats, 1));
+	printf("due_p9995=%.4f syncs=%u sync_p99=%.4f\n", at(r->due_lat, r->due_lats, .9995),
+	       r->sync_lats, at(r->sync_lat, r->sync_lats, .99));
 	fflush(stdout);
 	wbd_sim_destroy(&r->sim);
 	free(r->lat);
