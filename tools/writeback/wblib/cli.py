@@ -7,7 +7,7 @@ import importlib
 from wbtop import VERSION
 from wbtop.cli import guarded
 
-MODULES = ("runcmd", "bench", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
+MODULES = ("runcmd", "bench", "lanes", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
            "series", "law", "watch", "tune", "field", "package", "lab")
 EXAMPLES = """\
 examples:

@@ -2,6 +2,7 @@
 """``wb series``: the patch queue as files, as a git tree to work on, and its checks."""
 
 import argparse
+import concurrent.futures
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from . import base, bisect, patchqueue, worktree
 from .errors import WbError
 from .patchqueue import patches, patchset_hash
 from .paths import ROOT
-from .proc import need, run, say
+from .proc import cpus, need, run, say
 
 __all__ = ["lint", "patches", "patchset_hash", "register"]
 
@@ -137,6 +138,6 @@ def lint() -> Iterator[tuple[str, str]]:
         yield "round trip", worktree.round_trip()
     except WbError as exc:
         yield "round trip", str(exc)
-    for path in files:
-        report = checkpatch(path)
-        yield f"checkpatch {path.name}", report.splitlines()[0] if report else ""
+    with concurrent.futures.ThreadPoolExecutor(cpus()) as pool:
+        for path, report in zip(files, pool.map(checkpatch, files), strict=True):
+            yield f"checkpatch {path.name}", report.splitlines()[0] if report else ""

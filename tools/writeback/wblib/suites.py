@@ -127,6 +127,23 @@ _BLOCK = _cells(*(f"read-latency {line}" for line in (
     *(f"disk=fifo stack={stack}" for stack in ("linear", "raid0")),
 )))
 
+# Both lanes side by side ('wb lanes'): devices with few and many tags, slow links and long latencies,
+# readers that wait and readers that do not, with and without what the block layer does about them.
+_LANES = _cells(*(f"read-latency reader=open mib=256 {line}" for line in (
+    *(f"disk={disk} writer={writer}" for disk in ("fifo", "sata", "nvme") for writer in ("idle", "direct", "buffered")),
+    *(f"disk={disk} wbt=off" for disk in ("fifo", "sata", "nvme")),
+    "disk=sata sched=mq-deadline",
+    "disk=sata sched=kyber",
+    "disk=sata sched=bfq",
+    "disk=sata fs=ext4",
+    "disk=sata writer=fsync",
+    "disk=sata reader-prio=normal",
+    "disk=fifo disk-set=queue_depth=1,link_mbps=587 readers=8 rate=100",
+    "disk=fifo disk-set=queue_depth=1,link_mbps=587 readers=8 rate=100 reader-prio=normal",
+    "disk=fifo disk-set=queue_depth=1023,latency_ns=1000000",
+    "disk=hdd rate=10",
+)))
+
 # Documentation/guide.md: published limits of dirty memory on each disk.  Each is the
 # second load of its guest, so that no limit is charged with a first one's cold caches
 # and estimates; the first load has the kernel's own limits.
@@ -204,6 +221,7 @@ SUITES = {s.name: s for s in (
     Suite("peers", "today's knobs: schedulers, their attributes, io.cost, request size, queue depth", _PEERS, 5),
     Suite("block", "acceptance of throttling: disks, fs, schedulers, large requests, no readers, fsync, stacks", _BLOCK,
           5),
+    Suite("lanes", "cells that 'wb lanes' runs in the exact and in the fast lane", _LANES),
     Suite("guide", "limits of dirty memory as published, on each disk; a stick in machines of several sizes", _GUIDE),
     Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
