@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from wblib import axes as ax
 from wblib import check, qemu, runner, stress, suites
 from wblib.errors import WbError
 from wblib.suites import Job
@@ -35,8 +36,11 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
 ) -> None:
     ran: list[Job] = []
 
-    def run_many(jobs: Sequence[Job]) -> list[object]:
+    lanes: dict[str, set[str]] = {}
+
+    def run_many(jobs: Sequence[Job], *, options: runner.Options) -> list[object]:
         ran.extend(jobs)
+        lanes.setdefault(options.lane, set()).update(j.case for j in jobs)
         return []
 
     monkeypatch.setattr(check, "variants", lambda: ["stock", "patched"])
@@ -54,15 +58,20 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
     assert not said["stock, left out"] & there
     possible = {j.case for j in suites.jobs(suites.suite("cases").cells, ["stock"], [1])}
     assert {j.case for j in ran if j.kernel == "stock"} | set().union(*said.values()) == possible
+    # Each case is in a lane that can judge it, and only the few that are to agree are in both.
+    assert lanes["fast"] & lanes["exact"] == set(check.BOTH)
+    assert {name for name in ax.CASES if ax.case(name).not_fast} <= lanes["exact"]
 
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("depends", [True, False])
+@pytest.mark.parametrize("repeats", [True, False])
 def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, depends: bool, named: bool,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, depends: bool, named: bool, repeats: bool,
 ) -> None:
     def run(seed: int, place: Path, **_: object) -> qemu.Outcome:
         (place / "data").mkdir(parents=True)
+        (place / "data/fio.json").write_text("" if repeats else place.name)
         (place / "data/dmesg").write_text(f"Command line: --seed={seed}")
         value = seed if depends else 1
         return qemu.Outcome(0, f"TAP version 13\n1..1\n# read_p99: {value} us\nok 1 works\n", 1.0)
@@ -72,10 +81,11 @@ def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
     monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio"))
     monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
     monkeypatch.setattr(qemu, "run", run)
-    path, same, other = check.determinism(1)
+    path, *verdicts = check.determinism(1)
     assert bool(path.problem) == named
-    assert not same.problem
-    assert bool(other.problem) != depends
+    assert [v.name.rpartition(" ")[2] for v in verdicts] == ["(exact)"] * 2 + ["(fast)"] * 2
+    assert all(bool(same.problem) != repeats for same in verdicts[::2])
+    assert all(bool(other.problem) != depends for other in verdicts[1::2])
 
 
 @pytest.mark.parametrize(("p99", "p90", "slower"), [(3000, 150, True), (1500, 250, True), (2000, 200, False),

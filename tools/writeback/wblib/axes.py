@@ -133,6 +133,7 @@ def _disk(default: str) -> tuple[Axis, Axis]:
 
 
 # Why a case says nothing in the fast lane.
+_SPINS = "where fio, which spins while it waits, takes minutes"
 _RECLAIM = "where a cgroup's reclaim gives up before any time has passed"
 
 # Background/limit in percent, limit/background in MB: the order of the study.
@@ -226,6 +227,7 @@ _CASES = (
         (Axis("dirty-mib", "143", "what is dirty in another file", (), 1, 9999, "MiB"),
          Axis("writers", "32", "tasks that write 16 KiB and fsync; 0 = no such test", (), 0, 999),
          Axis("runtime", "3", "seconds they run", (), 1, 600, "s")),
+        not_fast="where computing, which bounds its many writers, costs nothing (without them: --writers 0)",
         wall_s=50,
         needs_series=True,
     ),
@@ -326,7 +328,7 @@ _CASES = (
             Axis("ram", "2048", "memory of the guest", (), 512, 65536, "MiB"),
         ),
         wall_s=40,
-        not_fast="where fio, which spins while it waits, takes minutes",
+        not_fast=_SPINS,
     ),
     Case(
         "tune",
@@ -339,7 +341,7 @@ _CASES = (
         ),
         wall_s=90,
         python=True,
-        not_fast="where fio, which spins while it waits, takes minutes",
+        not_fast=_SPINS,
     ),
     Case(
         "watch",
@@ -368,6 +370,7 @@ _CASES = (
         "throttling by requests: empty flushes, writes that someone waits for, scale step, depth without a scheduler",
         "none: tests four fixes; fails on the stock kernel, whose defects it shows",
         (*_disk("sata"), _FS),
+        not_fast="where its 32 writers do not all come to wait, for a reason not found yet",
         wall_s=60,
         needs_series=True,
     ),
@@ -376,6 +379,7 @@ _CASES = (
         "throttling by bytes: attributes, and the bound that readers rely on, on three disks and two stacks",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
+        not_fast=_SPINS,
         wall_s=60,
         needs_series=True,
     ),
@@ -392,6 +396,7 @@ _CASES = (
         "throttling by bytes: the accounting is back at zero after errors, timeouts, discards, merges and removal",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
+        not_fast=_SPINS,
         wall_s=30,
         needs_series=True,
     ),
@@ -400,6 +405,7 @@ _CASES = (
         "KUnit suite of throttling by bytes: limit, order, accounting, control law",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
+        not_fast="where no time passes between two of its steps",
         wall_s=10,
         needs_series=True,
     ),
