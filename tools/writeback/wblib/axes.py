@@ -396,7 +396,7 @@ _CASES = (
         "throttling by bytes: the accounting is back at zero after errors, timeouts, discards, merges and removal",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
-        not_fast=_SPINS,
+        not_fast="where it takes longer than in the exact lane",
         wall_s=30,
         needs_series=True,
     ),
