@@ -388,6 +388,7 @@ _CASES = (
         "throttling by bytes: who passes what is held back, who is exempt, and turns with readers that never leave",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
+        not_fast=_SPINS,
         wall_s=40,
         needs_series=True,
     ),
@@ -469,6 +470,7 @@ _CASES = (
         "none: looks for hangs, for waits longer than the disk's own, and for charges that stay",
         (Axis("part", "all", "one part, or all",
               ("all", "stall", "kill", "memory", "freeze", "remount", "suspend")),),
+        not_fast=_RECLAIM,
         wall_s=60,
     ),
     Case(

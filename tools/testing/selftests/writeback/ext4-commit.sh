@@ -52,7 +52,7 @@ function run_writers() {
 	fio --name=w --directory="$MNT" --rw=randwrite --bs=16k --fsync=1 --size="${WRITER_MIB}M" \
 		--fallocate=none --numjobs="${OPT[writers]}" --thread --group_reporting --ioengine=psync \
 		--time_based --runtime="${OPT[runtime]}" --randseed="${OPT[seed]}" \
-		--output-format=json > "$WB_OUT/fio_${1//,/_}.json" || die "fio fails"
+		--clocksource=clock_gettime --output-format=json > "$WB_OUT/fio_${1//,/_}.json" || die "fio fails"
 	IOPS=$(jq '.jobs[0].write.iops' "$WB_OUT/fio_${1//,/_}.json")
 	metric "commit_writer_iops_${1//,/_}" "$IOPS" iops
 	ext4_end

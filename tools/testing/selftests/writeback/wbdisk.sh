@@ -102,7 +102,7 @@ function takes() {
 function volume() {
 	fio --name=v --filename="/dev/wbd-$1" --rw="$2" --bs=1M --size="$3M" \
 		--iodepth=32 --ioengine=libaio --direct=1 --thread \
-		--randseed="${OPT[seed]}" --output-format=json |
+		--randseed="${OPT[seed]}" --clocksource=clock_gettime --output-format=json |
 		jq '.jobs[0] | (.read, .write) | select(.total_ios > 0).bw_bytes / 1e6'
 }
 
