@@ -7,6 +7,7 @@ FLAVOUR ?= slim
 CASE ?= read-latency
 SUITE ?= reference
 SEEDS ?= 3
+LANE ?= exact
 CONFIG ?= slim
 # Where wb and install-deps write, unless the environment says otherwise.
 WB_RESULTS ?= results
@@ -17,8 +18,8 @@ help: ## this list
 	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=/path/to/tree-or-tarball]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: deps ## replay the four incidents and print them beside the published figures (25 min fresh, then 5)
-	$(WB) demo
+demo: deps ## replay the four incidents and print them beside the published figures; LANE=fast: without QEMU
+	$(WB) demo --lane $(LANE)
 
 check: deps ## everything that must hold (60 min fresh on 2 cores); last line: N passed, N failed
 	$(WB) check

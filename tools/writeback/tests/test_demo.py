@@ -47,8 +47,11 @@ def invent(job: Job, where: Path) -> results.Result:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
-        return [invent(j, tmp_path / "runs") for j in jobs]
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[results.Result]:
+        found = [invent(j, tmp_path / "runs") for j in jobs]
+        for r in found:
+            r.meta["lane"] = lane
+        return found
 
     monkeypatch.setattr(bench, "run_jobs", run_jobs)
     monkeypatch.setattr(demo, "RESULTS", tmp_path)
@@ -77,6 +80,18 @@ def test_leaves_json_tables_and_picture(rig: Path, capsys: pytest.CaptureFixture
     first = {p.name: p.read_bytes() for p in out.iterdir()}
     assert call() == 0
     assert {p.name: p.read_bytes() for p in out.iterdir()} == first
+
+
+def test_fast_lane_leaves_out_what_measures_memory(rig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert call("--lane", "fast") == 0
+    said = capsys.readouterr()
+    assert "dirty-ratio-dd: left out of the fast lane" in said.err
+    assert "Speed that dd reports" not in said.out
+    assert not (rig / "demo").exists()
+    found = [results.load(p) for p in (rig / "demo-fast").glob("*.json")]
+    assert len(found) == 6
+    assert {r.axes["reader"] for r in found if r.case == "read-latency"} == {"open"}
 
 
 def test_patched_gets_its_columns_once_there_is_a_patch(rig: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +124,7 @@ def test_a_run_that_died_leaves_dashes_and_fails(
 ) -> None:
     pytest.importorskip("matplotlib")
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, force: bool = False) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[results.Result]:
         found = [invent(j, rig / "runs") for j in jobs]
         for r in found:
             if r.case == "ext4-nodelalloc":
