@@ -100,10 +100,9 @@ def completion() -> str:
     return "\n".join([
         "# bash completion of wb", "_wb()", "{", "\tlocal words=''", "\tcase ${COMP_WORDS[1]} in", *cases, "\tesac",
         "\tif [ \"$COMP_CWORD\" -eq 1 ]; then", f"\t\twords='{names} --help --version'", "\tfi",
-        "\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")",
-        "\tif [ \"$COMP_CWORD\" -gt 1 ] && [ ${#COMPREPLY[@]} -eq 0 ]; then",
-        "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"${COMP_WORDS[COMP_CWORD]}\")", "\tfi", "}",
-        "complete -o filenames -F _wb wb", ""])
+        # Without a match readline's own completion of files follows; no <(...), which needs /dev/fd.
+        "\tlocal IFS=$' \\t\\n'", "\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))", "}",
+        "complete -o default -F _wb wb", ""])
 
 
 def build(out: Path) -> tuple[Path, Path]:
