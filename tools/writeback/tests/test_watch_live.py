@@ -96,6 +96,14 @@ def test_q_ends_it_at_once(key: bytes, root: Path, started: list[Terminal]) -> N
     assert "Traceback" not in started[0].text
 
 
+def test_a_single_report_comes_whatever_is_typed(root: Path, started: list[Terminal]) -> None:
+    started.append(Terminal(root, "--interval", "0.5", "--once"))
+    os.write(started[0].mine, b"q\n\x04")
+    assert started[0].end() == 0
+    os.set_blocking(started[0].mine, False)
+    assert b"wb watch: " in os.read(started[0].mine, 65536)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
 def test_signals_put_the_terminal_back(number: signal.Signals, code: int, root: Path,
                                        started: list[Terminal]) -> None:

@@ -139,7 +139,8 @@ def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, count
           count: int | None) -> None:
     old = samples.sample(machine, counters=counters)
     done, last = 0, None
-    with Keys() as keys:
+    # A single report is due whatever is typed; and a console that nobody holds reads as its end.
+    with Keys(not args.once) as keys:
         while count is None or done < count:
             end = time.monotonic() + args.interval
             while (key := keys.wait(max(0.0, end - time.monotonic()))) == "resize":
