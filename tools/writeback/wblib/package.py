@@ -12,6 +12,7 @@ from pathlib import Path
 
 from wbtop import VERSION, cli
 
+from . import package_guest
 from .paths import BUILD, ROOT, TOOLS
 from .proc import need, run, say
 
@@ -45,6 +46,7 @@ examples:
   wb package                       build/package/wb and calm-writeback-tools_VERSION_all.deb
   wb package --out /tmp/p          the same into /tmp/p
   sudo apt install ./build/package/calm-writeback-tools_*_all.deb
+  apt-get download linux-image-6.1.0-56-cloud-amd64 && wb package --guest linux-image-*.deb
   scp build/package/wb server: && ssh -t server sudo ./wb watch
 exit code: 0, 1 when something failed, 2 for wrong usage"""
 
@@ -54,6 +56,9 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("package", help="watch, tune and field as one file and as a Debian package", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", metavar="DIR", help="where to write (default: build/package)")
+    p.add_argument("--guest", metavar="KERNEL.deb", nargs="+", help="also boot each of these kernel packages in QEMU, "
+                   "and look whether watch and field see there what they should (2 to 4 min each); several packages "
+                   "of one kernel as A.deb,B.deb")
     p.set_defaults(func=package)
 
 
@@ -143,4 +148,4 @@ def package(args: argparse.Namespace) -> int:
     print(deb)
     if shutil.which("apt"):
         say(f"  sudo apt install {deb}")
-    return 0
+    return package_guest.main(args.guest, single, VERSION) if args.guest else 0
