@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """``wb tune`` as a command, and the plan of --simulate."""
 
+import configparser
 import json
 import re
 from dataclasses import replace
@@ -12,7 +13,7 @@ from fake_machine import MIB, PART, FakeMachine, measured
 from wblib import axes, tune_simulate
 from wblib.cli import main
 from wbtop import tune as tune_command
-from wbtop import tune_facts, tune_rules
+from wbtop import tune_facts, tune_profiles, tune_rules
 from wbtop.tune_apply import BACKUP
 from wbtop.tune_measure import Measured
 
@@ -270,3 +271,37 @@ def test_the_spread_is_shown(fake: FakeMachine, tmp_path: Path, m: Path, capsys:
     assert "(358 to 363 in 6 rounds of 64 MiB)" in out
     assert "(460 to 7800 by round)" in out
     assert "not stable: the ranges" in out
+
+
+def test_a_profile_for_tuned(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.write("/etc/tuned/active_profile", "virtual-guest\n")
+    before = fake.everything()
+    where = tmp_path / "calm-writeback"
+    assert tune(fake, tmp_path, m, "--tuned", str(where)) == 0
+    assert "tuned-adm profile calm-writeback" in capsys.readouterr().out
+    assert fake.everything() == before
+    profile = configparser.ConfigParser(interpolation=None)
+    profile.read(where / "tuned.conf")
+    assert profile["main"]["include"] == "virtual-guest"
+    assert list(profile["sysfs"].items()) == [("/sys/block/sda/queue/scheduler", "none"),
+                                              ("/sys/block/sda/queue/max_sectors_kb", "128")]
+    assert "sysctl" not in profile
+    # Once it is active it does not include itself, and is read as what it sets.
+    fake.write("/etc/tuned/active_profile", "calm-writeback\n")
+    assert tune(fake, tmp_path, m, "--goal", "throughput", "--tuned", str(where)) == 0
+    text = (where / "tuned.conf").read_text()
+    assert "include" not in text
+    fake.write("/etc/tuned/calm-writeback/tuned.conf", text)
+    assert tune_profiles.profile_settings(fake.machine, "calm-writeback") == {
+        "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
+
+
+def test_a_profile_of_somebody_else_stays(fake: FakeMachine, tmp_path: Path, m: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tuned.conf").write_text("[main]\n")
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path)) == 2
+    assert (tmp_path / "tuned.conf").read_text() == "[main]\n"
+    fake.queue(scheduler="none", max_sectors_kb="128")
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path / "new")) == 1
+    assert "nothing to change" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import field_stats, ranges, tune_apply, tune_facts, tune_profiles, tune_rules
+from . import field_stats, ranges, tune_apply, tune_facts, tune_persist, tune_profiles, tune_rules
 from .errors import WbError
 from .proc import say
 from .stats import number
@@ -29,6 +29,7 @@ examples:
   wb tune /srv --save m.json                keep the measurement; --measured m.json uses it again
   wb tune /srv --apply                      as root: set it, now and for the next boot
   wb tune --undo                            as root: every value and file as it was
+  wb tune /srv --tuned /etc/tuned/calm-writeback   instead of --apply, for machines that tuned looks after
 goals:
 """ + "".join(
     f"  {name:13} {text}" + (f"; {HOLD_S[name]:g} s of drain" if name in HOLD_S else "") + "\n"
@@ -66,6 +67,8 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON")
     p.add_argument("--apply", action="store_true", help="set what is recommended (root)")
     p.add_argument("--no-verify", action="store_true", help="with --apply: do not measure again afterwards")
+    p.add_argument("--tuned", metavar="DIR", help="write DIR/tuned.conf, a profile for tuned that includes the active "
+                   "one, such as /etc/tuned/calm-writeback; activates nothing")
     p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
     if simulate is not None:
         p.add_argument("--simulate", action="store_true",
@@ -208,6 +211,21 @@ def _need_root(machine: Machine) -> None:
         raise WbError("--apply and --undo change settings of this machine: run as root")
 
 
+def write_tuned(machine: Machine, directory: Path, advice: list[Advice], goal: str, where: str) -> Path:
+    """DIR/tuned.conf; WbError when there is nothing to set, or a profile of somebody else."""
+    changes = [a for a in advice if a.value is not None]
+    if not changes:
+        raise WbError("--tuned: nothing to change for this goal, so that there is no profile to write")
+    file = directory / "tuned.conf"
+    if file.exists() and not file.read_text(errors="replace").startswith(tune_persist.TUNED_HEAD):
+        raise WbError(f"--tuned {directory}: {file} is not of wb: choose another directory", 2)
+    # Not itself, when it is active already.
+    active = " ".join(p for p in tune_profiles.active_profile(machine) if p != directory.name)
+    directory.mkdir(parents=True, exist_ok=True)
+    file.write_text(tune_persist.tuned_text(changes, f"calm-writeback: {goal} on {where}", active))
+    return file
+
+
 def _verify(args: argparse.Namespace, directory: Path, before: Measured, out: dict[str, Any]) -> None:
     """Measure again with what was applied, and say what it gained."""
     if args.no_verify or args.measured:
@@ -230,7 +248,7 @@ def run(args: argparse.Namespace) -> int:
     """``wb tune``."""
     machine = Machine(Path(args.root))
     if args.undo:
-        if args.dir or args.apply or args.simulate:
+        if args.dir or args.apply or args.simulate or args.tuned:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
         _need_root(machine)
         return _undo(machine)
@@ -260,6 +278,10 @@ def run(args: argparse.Namespace) -> int:
         print(render(facts, measured, advice, args.goal))
         for c in clash:
             print(f"  conflict: {c}")
+    if args.tuned:
+        out["tuned"] = str(write_tuned(machine, Path(args.tuned), advice, args.goal, facts.mountpoint or "the disk"))
+        if not args.json:
+            print(f"\n  {out['tuned']}: written; tuned-adm profile {Path(args.tuned).absolute().name}")
     if args.simulate:
         out["simulation"], text = args.simulator(facts, measured, advice, args)
         if not args.json:
