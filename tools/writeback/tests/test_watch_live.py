@@ -22,7 +22,7 @@ from fake_machine import FakeMachine
 from wbtop import watch_openmetrics
 from wbtop.cli import main
 from wbtop.watch_events import COMPLETE_FORMAT, parse_format
-from wbtop.watch_trace import _READ_NEEDED, parse_reads
+from wbtop.watch_trace import _READ_NEEDED, Sleep, parse_reads
 
 TOP = Path(__file__).resolve().parents[1]
 WB = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOP)!r})\nfrom wbtop.cli import main\n"
@@ -204,3 +204,30 @@ def test_the_end_of_a_read_on_each_kernel(kernel: str) -> None:
     assert {k: [round(t) for t in v] for k, v in found.items()} == {"8:0": [500]}
     assert unknown == 0
     assert parse_format(COMPLETE_FORMAT)
+
+
+def test_sleeps_before_the_interval_do_not_count(root: Path, monkeypatch: pytest.MonkeyPatch,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    class Before:
+        """A trace in which a task slept between its start and the first sample, and never again."""
+
+        def __init__(self, _machine: object) -> None:
+            self.notes: list[str] = []
+            self.waiting = [Sleep(7, "dd", "8:0", 900, 10**6, 0, 0, 1)]
+
+        def __enter__(self) -> "Before":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def sleeps(self) -> tuple[list[Sleep], int, int]:
+            found, self.waiting = self.waiting, []
+            return found, 0, 0
+
+        def reads(self) -> tuple[dict[str, list[float]], int]:
+            return {}, 0
+    monkeypatch.setattr("wbtop.watch.Trace", Before)
+    assert main(["watch", "--root", str(root), "--once", "--interval", "0.1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["source"], found["tasks"]) == ("tracepoints", [])
