@@ -33,6 +33,11 @@ def test_verdicts() -> None:
     assert found["x"].low is not None
     assert found["x"].low < 0.5 < (found["x"].high or 0)
     assert {v.verdict for v in field_stats.compare(b, a) if v.metric == "x"} == {"worse"}
+    # The interval reaches far beyond both: that nothing was seen is not that there is nothing.
+    wide = field_stats.compare({"w": [1.0, 2, 3, 4, 5, 6]}, {"w": [2.0, 3, 4, 5, 9, 30]})[0]
+    assert wide.verdict == "too noisy"
+    slight = field_stats.compare({"d": [304.5 + n / 99 for n in range(6)]}, {"d": [305.0 + n / 99 for n in range(6)]})
+    assert [v.verdict for v in slight] == ["no difference seen"]
     few = field_stats.compare({"x": [1.0, 1.1]}, {"x": [9.0, 9.1]})[0]
     assert (few.verdict, few.confidence) == ("too few runs", None)
 
@@ -84,6 +89,13 @@ def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsy
         assert main([*words, str(tmp_path / f"{other}.json")]) == 2
     (tmp_path / "bad.json").write_text("{}")
     assert main([*words, str(tmp_path / "bad.json")]) == 2
+
+
+def test_what_some_turns_lack_is_said() -> None:
+    rows = [{"metrics": {"read_p50_ms": 1.0, "drain_s": 1.0, **({"read_p99_ms": 9.0} if n else {})}} for n in range(6)]
+    assert field.left_out(rows).endswith("for it: fsync_p50_ms, read_p99_ms; raise --max-mib")
+    every = [{"metrics": {"read_p50_ms": 1.0, "fsync_p50_ms": 1.0}}] * 6
+    assert field.left_out(every) == ""
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:

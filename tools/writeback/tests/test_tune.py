@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """``wb tune`` as a command, and the plan of --simulate."""
 
+import configparser
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,10 @@ from fake_machine import MIB, PART, FakeMachine, measured
 
 from wblib import axes, tune_simulate
 from wblib.cli import main
-from wbtop import tune_facts, tune_rules
+from wbtop import tune as tune_command
+from wbtop import tune_facts, tune_profiles, tune_rules
 from wbtop.tune_apply import BACKUP
+from wbtop.tune_measure import Measured
 
 
 @pytest.fixture(name="fake")
@@ -90,7 +95,10 @@ def test_values_out_of_range(words: list[str], allowed: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"mib": 1}', json.dumps(measured().to_json() | {"write_mbps": "x"}),
-                                  json.dumps(measured(0.0).to_json()), json.dumps(measured().to_json() | {"more": 1})])
+                                  json.dumps(measured(0.0).to_json()),
+                                  json.dumps(measured().to_json() | {"loaded_drain_mbps_each": [1, "x"]}),
+                                  json.dumps(measured().to_json() | {"loaded_stable": 3}),
+                                  json.dumps(measured().to_json() | {"more": 1})])
 def test_broken_measurement(fake: FakeMachine, tmp_path: Path, m: Path, text: str,
                             capsys: pytest.CaptureFixture[str]) -> None:
     m.write_text(text)
@@ -122,7 +130,7 @@ def test_where_to_save_is_known_to_be_writable_before_the_measurement(
 
 def test_save(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(fake, tmp_path, m, "--save", str(tmp_path / "copy.json")) == 0
-    assert json.loads((tmp_path / "copy.json").read_text()) == measured().to_json()
+    assert json.loads((tmp_path / "copy.json").read_text()) == json.loads(m.read_text())
     assert tune(fake, tmp_path, m, "--save", "/dev/full") == 1
     assert capsys.readouterr().err == "wb: --save /dev/full: No space left on device\n"
 
@@ -192,3 +200,108 @@ def test_render() -> None:
         "read_p99_95": {"unit": "us", "before": 80000.0, "after": 8000.0}}})
     assert "0.1 x" in text
     assert "wb run x" in text
+
+
+def rounds(drain: float, p99: float, count: int = 6) -> Measured:
+    return replace(measured(), loaded_mib=64, loaded_stable=True,
+                   loaded_drain_mbps_each=tuple(drain + n for n in range(count)),
+                   loaded_p99_us_each=tuple(p99 + n for n in range(count)),
+                   loaded_p50_us_each=tuple(120.0 + n for n in range(count)))
+
+
+def verified(fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: Measured, *more: str) -> int:
+    """tune --apply on a machine that measures 30 ms before, and ``after`` then."""
+    fake.queue(scheduler="none")
+    calls: list[dict[str, object]] = []
+
+    def measure(_directory: Path, **words: object) -> Measured:
+        calls.append(words)
+        return rounds(358.0, 30000.0) if len(calls) == 1 else after
+    monkeypatch.setattr("wbtop.tune.measure", measure)
+    code = main(["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--apply", *more])
+    assert [c.get("loaded_mib") for c in calls[1:]] in ([64], [])
+    return code
+
+
+def test_apply_measures_again_and_says_what_it_gained(fake: FakeMachine, tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    assert verified(fake, tmp_path, monkeypatch, rounds(300.0, 8000.0)) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"read_p99_us +30002\.?5? -> 8002\S* \(x 0.27, 95 %: 0.27 to 0.27\): better", out), out
+    assert re.search(r"drain_mbps .*: worse", out), out
+    assert re.search(r"read_p50_us .*: no difference seen", out), out
+
+
+def test_apply_that_gains_nothing_says_so(fake: FakeMachine, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verified(fake, tmp_path, monkeypatch, rounds(358.0, 30000.0), "--json") == 0
+    found = json.loads(capsys.readouterr().out)["verified"]["verdicts"]
+    assert {v["verdict"] for v in found} == {"no difference seen"}
+    assert "nothing was seen to be better" in tune_command.render_gained(
+        tune_command.gained(rounds(358.0, 3e4), rounds(358.0, 3e4)))
+    assert "not verified: too few" in tune_command.render_gained(tune_command.gained(measured(), measured()))
+    few = tune_command.gained(rounds(358.0, 3e4, 2), rounds(358.0, 3e2, 2))
+    assert {v.verdict for v in few} == {"too few runs"}
+
+
+def test_verification_can_be_left_out(fake: FakeMachine, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verified(fake, tmp_path, monkeypatch, measured(), "--no-verify") == 0
+    assert "not verified: --no-verify" in capsys.readouterr().out
+
+
+def test_ctrl_c_while_verifying_says_that_it_is_applied(fake: FakeMachine, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_directory: Path, **words: object) -> Measured:
+        if "loaded_mib" in words:
+            raise KeyboardInterrupt
+        return rounds(358.0, 30000.0)
+    monkeypatch.setattr("wbtop.tune.measure", interrupted)
+    assert main(["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--apply"]) == 130
+    assert "the settings are applied, but not verified" in capsys.readouterr().err
+
+
+def test_the_spread_is_shown(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noisy = replace(rounds(358.0, 460.0), loaded_stable=False, loaded_p99_us_each=(460.0, 7800.0))
+    m.write_text(json.dumps(noisy.to_json()))
+    assert tune(fake, tmp_path, m) == 0
+    out = capsys.readouterr().out
+    assert "(358 to 363 in 6 rounds of 64 MiB)" in out
+    assert "(460 to 7800 by round)" in out
+    assert "not stable: the ranges" in out
+
+
+def test_a_profile_for_tuned(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.write("/etc/tuned/active_profile", "virtual-guest\n")
+    before = fake.everything()
+    where = tmp_path / "calm-writeback"
+    assert tune(fake, tmp_path, m, "--tuned", str(where)) == 0
+    assert "tuned-adm profile calm-writeback" in capsys.readouterr().out
+    assert fake.everything() == before
+    profile = configparser.ConfigParser(interpolation=None)
+    profile.read(where / "tuned.conf")
+    assert profile["main"]["include"] == "virtual-guest"
+    assert list(profile["sysfs"].items()) == [("/sys/block/sda/queue/scheduler", "none"),
+                                              ("/sys/block/sda/queue/max_sectors_kb", "128")]
+    assert "sysctl" not in profile
+    # Once it is active it does not include itself, and is read as what it sets.
+    fake.write("/etc/tuned/active_profile", "calm-writeback\n")
+    assert tune(fake, tmp_path, m, "--goal", "throughput", "--tuned", str(where)) == 0
+    text = (where / "tuned.conf").read_text()
+    assert "include" not in text
+    fake.write("/etc/tuned/calm-writeback/tuned.conf", text)
+    assert tune_profiles.profile_settings(fake.machine, "calm-writeback") == {
+        "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
+
+
+def test_a_profile_of_somebody_else_stays(fake: FakeMachine, tmp_path: Path, m: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tuned.conf").write_text("[main]\n")
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path)) == 2
+    assert (tmp_path / "tuned.conf").read_text() == "[main]\n"
+    fake.queue(scheduler="none", max_sectors_kb="128")
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path / "new")) == 1
+    assert "nothing to change" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -2,11 +2,17 @@
 """The user's part stands alone: no import of the rig, and syntax of Python 3.9."""
 
 import ast
+import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fake_machine import FakeMachine
+
+from wblib import package
 
 TOP = Path(__file__).resolve().parents[1] / "wbtop"
 
@@ -29,3 +35,32 @@ def test_version_and_help_without_the_rig(tmp_path: Path) -> None:
     assert wb("--version").startswith("wb ")
     assert "--simulate" not in wb("tune", "--help")
     assert "--once" in wb("watch", "--help")
+
+
+def python(minor: int) -> str:
+    """That interpreter, if it is here and starts; pyenv has names without one behind them."""
+    found = shutil.which(f"python3.{minor}")
+    if not found or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"no python3.{minor} here")
+    return found
+
+
+@pytest.mark.parametrize("minor", [8, 9, 10, 12, 13, 14])
+def test_other_interpreters(minor: int, tmp_path: Path) -> None:
+    single = tmp_path / "wb"
+    single.write_bytes(package.zipapp())
+
+    def wb(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([python(minor), str(single), *words], capture_output=True, text=True, check=False)
+    if minor < 9:
+        done = wb("--version")
+        assert (done.returncode, done.stderr) == (1, "wb: Python 3.9 or newer is needed\n")
+        return
+    assert wb("--version").stdout.startswith("wb ")
+    assert all(wb(c, "--help").returncode == 0 for c in ("watch", "tune", "field"))
+    fake = FakeMachine(tmp_path / "m")
+    found = wb("watch", "--root", str(fake.root), "--once", "--json", "--interval", "0.1")
+    assert json.loads(found.stdout)["version"] == 2
+    if os.geteuid() == 0:
+        assert "reads" in wb("tune", str(tmp_path), "--max-mib", "16", "--max-seconds", "2", "--root",
+                             str(fake.root), "--dev", "8:1").stdout

@@ -6,12 +6,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from wbtop import tune_facts
+from wbtop import field_stats, tune_facts
+from wbtop.stats import median, number, table
 from wbtop.watch_read import Machine
 
 from . import axes as ax
@@ -25,6 +26,16 @@ from .suites import Job
 
 # Axes that say what a guest is made of.
 GUEST_AXES = ("disk", "disk-set", "fs", "ram")
+# Repeats of a suite unless told: the fewest of which a rank-sum test with Holm's correction can decide two things.
+SUITE_REPEATS = 5
+# What a suite compares: case -> metric of the one, of the other, and what is to be expected of it.
+CONTRASTS = {
+    "read-latency": (
+        ("read_p99_95_idle", "read_p99_95_direct", "read p99.95 next to a direct writer is above idle"),
+        ("read_p99_95_direct", "read_p99_95_buffered_wbt_off",
+         "read p99.95 next to a buffered writer without wbt is above that next to a direct one"),
+    ),
+}
 
 
 def run_here(job: Job, given: dict[str, str], directory: str | None, device: str | None, *,
@@ -66,6 +77,43 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
                             [{"name": t.name, "result": t.result} for t in report.tests])
     results.write(result, place / "result.json")
     return result
+
+
+def verdicts(case: str, runs: Sequence["results.Result"]) -> list[dict[str, Any]]:
+    """What the suite of ``case`` says over all ``runs``: yes, no or undecided, each with what it is from.
+
+    One run in real time decides nothing: the same machine gave both answers.
+    """
+    sides: dict[str, tuple[list[float], list[float]]] = {}
+    texts = {}
+    for low, high, text in CONTRASTS.get(case, ()):
+        pairs = [(a, b) for r in runs if (a := r.value(low)) is not None and (b := r.value(high)) is not None]
+        if pairs:
+            sides[high], texts[high] = ([a for a, _ in pairs], [b for _, b in pairs]), text
+    found = field_stats.compare({k: v[0] for k, v in sides.items()}, {k: v[1] for k, v in sides.items()})
+    # Lower is better there, so that "worse" is what is expected here.
+    said = {"worse": "yes", "better": "no"}
+    return [{"text": texts[v.metric], "verdict": said.get(v.verdict, "undecided"), "runs": len(runs), "low": v.a,
+             "high": v.b, "ratio": v.ratio, "interval": [v.low, v.high], "confidence": v.confidence,
+             "why": "" if v.verdict in said else v.verdict} for v in found]
+
+
+def render(runs: Sequence["results.Result"], found: Sequence[Mapping[str, Any]]) -> str:
+    """The repeats for a reader: medians with their spread, and what may be said of them."""
+    rows = []
+    for name, metric in runs[0].metrics.items():
+        values = [v for r in runs if (v := r.value(name)) is not None]
+        rows.append([name, str(metric["unit"]), number(median(values)), number(min(values)), number(max(values)),
+                     str(len(values))])
+    lines = [table(["metric", "unit", "median", "least", "most", "runs"], rows, left=2)]
+    for v in found:
+        ratio = "" if v["interval"][0] is None else \
+            f", ratio {v['ratio']:.2f} (95 %: {v['interval'][0]:.2f} to {v['interval'][1]:.2f})"
+        why = f"; {v['why']}: more --repeats, or stop what else this machine does" if v["why"] else ""
+        lines.append(f"{v['verdict']:9} {v['text']}: {number(v['low'])} and {number(v['high'])} us{ratio}{why}")
+    if len(runs) == 1:
+        lines.append("one run in real time: its figures have no spread, and no verdict follows; --repeats N")
+    return "\n".join(lines)
 
 
 def words(given: Mapping[str, str], seed: int, directory: str | None, device: str | None) -> list[str]:

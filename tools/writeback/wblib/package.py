@@ -12,6 +12,7 @@ from pathlib import Path
 
 from wbtop import VERSION, cli
 
+from . import package_guest
 from .paths import BUILD, ROOT, TOOLS
 from .proc import need, run, say
 
@@ -45,6 +46,7 @@ examples:
   wb package                       build/package/wb and calm-writeback-tools_VERSION_all.deb
   wb package --out /tmp/p          the same into /tmp/p
   sudo apt install ./build/package/calm-writeback-tools_*_all.deb
+  apt-get download linux-image-6.1.0-56-cloud-amd64 && wb package --guest linux-image-*.deb
   scp build/package/wb server: && ssh -t server sudo ./wb watch
 exit code: 0, 1 when something failed, 2 for wrong usage"""
 
@@ -54,6 +56,9 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p = sub.add_parser("package", help="watch, tune and field as one file and as a Debian package", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", metavar="DIR", help="where to write (default: build/package)")
+    p.add_argument("--guest", metavar="KERNEL.deb", nargs="+", help="also boot each of these kernel packages in QEMU, "
+                   "and look whether watch and field see there what they should (2 to 4 min each); several packages "
+                   "of one kernel as A.deb,B.deb")
     p.set_defaults(func=package)
 
 
@@ -100,10 +105,9 @@ def completion() -> str:
     return "\n".join([
         "# bash completion of wb", "_wb()", "{", "\tlocal words=''", "\tcase ${COMP_WORDS[1]} in", *cases, "\tesac",
         "\tif [ \"$COMP_CWORD\" -eq 1 ]; then", f"\t\twords='{names} --help --version'", "\tfi",
-        "\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")",
-        "\tif [ \"$COMP_CWORD\" -gt 1 ] && [ ${#COMPREPLY[@]} -eq 0 ]; then",
-        "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"${COMP_WORDS[COMP_CWORD]}\")", "\tfi", "}",
-        "complete -o filenames -F _wb wb", ""])
+        # Without a match readline's own completion of files follows; no <(...), which needs /dev/fd.
+        "\tlocal IFS=$' \\t\\n'", "\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))", "}",
+        "complete -o default -F _wb wb", ""])
 
 
 def build(out: Path) -> tuple[Path, Path]:
@@ -144,4 +148,4 @@ def package(args: argparse.Namespace) -> int:
     print(deb)
     if shutil.which("apt"):
         say(f"  sudo apt install {deb}")
-    return 0
+    return package_guest.main(args.guest, single, VERSION) if args.guest else 0

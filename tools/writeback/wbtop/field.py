@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,7 +147,7 @@ def machine_id(machine: Machine) -> str:
 def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
     """Hardware, kernel, mount, settings and cgroup."""
     cpu = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.*)", machine.text("/proc/cpuinfo") or "", re.MULTILINE)
-    options = next((line.split(" - ")[0].split()[5] + "," + line.split()[-1]
+    options = next((",".join(dict.fromkeys(f"{line.split(' - ')[0].split()[5]},{line.split()[-1]}".split(",")))
                     for line in (machine.text("/proc/self/mountinfo") or "").splitlines()
                     if line.split()[4] == facts.mountpoint and " - " in line), "")
     group = samples.cgroup_of(machine, os.getpid())
@@ -253,6 +254,15 @@ def conclusion(verdicts: list[dict[str, Any]]) -> str:
     return ". ".join(parts) or "no difference was seen"
 
 
+def left_out(rows: list[dict[str, Any]]) -> str:
+    """Which metrics cannot be compared as some turns lack them, and what helps; empty when there is none."""
+    some = {k for r in rows for k in r["metrics"]}
+    missing = sorted({*some, "read_p50_ms", "fsync_p50_ms"} - {k for k in some if all(k in r["metrics"] for r in rows)})
+    if not missing:
+        return ""
+    return f"Not compared, as some turns had too few reads or fsyncs for it: {', '.join(missing)}; raise --max-mib"
+
+
 def render(found: dict[str, Any]) -> str:
     """The result for a terminal."""
     labels = [f"  {s}: {text}" for s, text in found["sides"].items()]
@@ -265,7 +275,8 @@ def render(found: dict[str, Any]) -> str:
     else:
         a = series(found["turns"], "A")
         text = table(["metric", "A"], [[k, number(median(v))] for k, v in a.items()])
-    return "\n".join([found["conclusion"], *labels, "", text])
+    missing = left_out(found["turns"])
+    return "\n".join([found["conclusion"], *labels, "", text, *([textwrap.fill(missing, 79)] if missing else [])])
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -302,7 +313,7 @@ def run(args: argparse.Namespace) -> int:
     out = _out(args.out)
     text = json.dumps(found, indent=1) + "\n"
     (out / "field.json").write_text(text)
-    (out / "field.html").write_text(field_page.page(found))
+    (out / "field.html").write_text(field_page.page(found, left_out(found["turns"])))
     print(text if args.json else render(found))
     say(f"  {out}/field.html and {out}/field.json")
     return 0

@@ -18,7 +18,7 @@ h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line)}
 th,td{white-space:nowrap}li,p{overflow-wrap:anywhere}h3{font-size:1rem;margin-bottom:0}
-th:first-child,td:first-child{text-align:left}.better{color:var(--better)}.worse{color:var(--worse)}
+th:first-child,td:first-child{text-align:left}.word{text-align:left}.better{color:var(--better)}.worse{color:var(--worse)}
 svg{max-width:100%;height:auto}svg text{fill:currentColor;font-size:11px}pre{overflow-x:auto;font-size:.8rem}
 """
 WHY = """Times are real, on this machine's own disk, beside whatever else it did. ± is the interquartile range of the
@@ -42,11 +42,11 @@ def _dots(name: str, turns: list[dict[str, Any]]) -> str:
     for y, (side, colour) in zip((14, 34), (("A", "#0072b2"), ("B", "#d55e00"))):
         if values[side]:
             marks.append(f'<text x="0" y="{y + 4}">{side}</text>')
-            marks.append(f'<line x1="20" x2="440" y1="{y}" y2="{y}" stroke="currentColor" stroke-opacity=".25"/>')
-            marks += [f'<circle cx="{20 + 420 * v / top:.1f}" cy="{y}" r="4" fill="{colour}" fill-opacity=".6"/>'
+            marks.append(f'<line x1="16" x2="286" y1="{y}" y2="{y}" stroke="currentColor" stroke-opacity=".25"/>')
+            marks += [f'<circle cx="{16 + 270 * v / top:.1f}" cy="{y}" r="4" fill="{colour}" fill-opacity=".6"/>'
                       for v in values[side]]
-    return (f'<svg viewBox="0 0 520 50" width="520" height="50" role="img" aria-label="{_e(name)} of every turn">'
-            + "".join(marks) + f'<text x="446" y="18">{number(top)}</text></svg>')
+    return (f'<svg viewBox="0 0 343 50" width="343" height="50" role="img" aria-label="{_e(name)} of every turn">'
+            + "".join(marks) + f'<text x="294" y="18">{number(top)}</text></svg>')
 
 
 def _verdicts(found: dict[str, Any]) -> str:
@@ -56,17 +56,18 @@ def _verdicts(found: dict[str, Any]) -> str:
         interval = "-" if v["low"] is None else f"{v['low']:.2f} to {v['high']:.2f}"
         kind = v["verdict"] if v["verdict"] in ("better", "worse") else ""
         sure = "" if v["confidence"] is None or not kind else f" ({100 * v['confidence']:.1f} %)"
-        rows.append(f"<tr><td>{_e(v['metric'])}<td>{short(v['a'])} ± {short(v['a_spread'])}<td>{short(v['b'])} ± "
-                    f"{short(v['b_spread'])}<td>{ratio}<td>{interval}<td class='{kind}'>{_e(v['verdict'])}{sure}")
+        rows.append(f"<tr><td>{_e(v['metric'])}<td class='word {kind}'>{_e(v['verdict'])}{sure}<td>{ratio}"
+                    f"<td>{interval}<td>{short(v['a'])} ± {short(v['a_spread'])}<td>{short(v['b'])} "
+                    f"± {short(v['b_spread'])}")
     if not rows:
         rows = [f"<tr><td>{_e(k)}<td>{number(v)}" for k, v in found["medians"]["A"].items()]
         return "<div class=scroll><table><tr><th>metric<th>A" + "".join(rows) + "</table></div>"
-    return ("<div class=scroll><table><tr><th>metric<th>A<th>B<th>B/A<th>95 %<th>verdict" + "".join(rows)
+    return ("<div class=scroll><table><tr><th>metric<th class=word>verdict<th>B/A<th>95 %<th>A<th>B" + "".join(rows)
             + "</table></div>")
 
 
-def page(found: dict[str, Any]) -> str:
-    """The whole page."""
+def page(found: dict[str, Any], missing: str = "") -> str:
+    """The whole page. missing: what is not in its table."""
     f = found["facts"]
     disk = ", ".join(f"{d['name']} {d['model'] or ''} ({d['scheduler']})" for d in f["disks"])
     busy = max((t["cpu_stalled_pct"] for t in found["turns"]), default=0)
@@ -81,7 +82,7 @@ def page(found: dict[str, Any]) -> str:
 <h1>Writeback on {_e(f['host'] or 'a machine')}, {_e(f['release'])}</h1>
 <p class="verdict">{_e(found['conclusion'])}</p><ul>{sides}</ul>{noise}
 {_verdicts(found)}
-<p>{WHY}</p>
+{f"<p>{_e(missing)}.</p>" if missing else ""}<p>{WHY}</p>
 <h2>Every turn</h2>{pictures}
 <h2>The machine</h2><p>{_e(f['cpu'])}, {_e(f['cpus'])} CPUs, {f['memory_bytes'] / 2**30:.1f} GiB; {_e(f['fs'])}
 ({_e(f['mount_options'])}) on {_e(disk)}; {_e(found['mib'])} MiB per write; {_e(found['time'])}.</p>

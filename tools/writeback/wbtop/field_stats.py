@@ -11,8 +11,10 @@ from typing import Any
 from .stats import iqr, median
 
 ALPHA = 0.05
-# An interval that has both of these in it says nothing: better by a third, or worse by a half.
-NOISY = (1 / 1.5, 1.5)
+# Only an interval between these says that there is no difference worth the name; a wider one says nothing.
+SAME = (1 / 1.5, 1.5)
+# Less than this nobody notices, however certain it is.
+SLIGHT = 0.02
 
 
 def _counts(m: int, n: int) -> list[int]:
@@ -94,10 +96,10 @@ def compare(a: Mapping[str, Sequence[float]], b: Mapping[str, Sequence[float]],
         ci = interval(a[n], b[n])
         if ci is None:
             verdict = "too few runs"
-        elif ps[n] <= ALPHA:
+        elif ps[n] <= ALPHA and not (x and abs(y / x - 1) < SLIGHT):
             verdict = "better" if (y < x) != (n in higher) else "worse"
         else:
-            verdict = "too noisy" if ci[0] < NOISY[0] and ci[1] > NOISY[1] else "no difference seen"
+            verdict = "no difference seen" if SAME[0] <= ci[0] and ci[1] <= SAME[1] else "too noisy"
         found.append(Verdict(n, x, y, iqr(a[n]), iqr(b[n]), y / x if x else None, *(ci or (None, None)),
                              None if ci is None else round(1 - ps[n], 4), verdict))
     return found

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import ranges, tune_apply, tune_facts, tune_profiles, tune_rules
+from . import field_stats, ranges, tune_apply, tune_facts, tune_persist, tune_profiles, tune_rules
 from .errors import WbError
 from .proc import say
 from .stats import number
 from .tune_facts import Facts
-from .tune_measure import Measured, measure
+from .tune_measure import MOST_ROUNDS, Measured, measure
 from .tune_rules import GOALS, HOLD_S, Advice
 from .watch_read import Machine
 
@@ -25,17 +25,21 @@ examples:
   wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
   wb tune /srv --goal database --json       the same as JSON on stdout
   wb tune /media/stick --goal unplug --hold-seconds 2
-  wb tune /srv --max-mib 64 --max-seconds 10  write at most 128 MiB, in at most 10 s
+  wb tune /srv --max-mib 64 --max-seconds 10  at most 128 MiB at a time, in at most 10 s
   wb tune /srv --save m.json                keep the measurement; --measured m.json uses it again
   wb tune /srv --apply                      as root: set it, now and for the next boot
   wb tune --undo                            as root: every value and file as it was
+  wb tune /srv --tuned /etc/tuned/calm-writeback   instead of --apply, for machines that tuned looks after
 goals:
 """ + "".join(
     f"  {name:13} {text}" + (f"; {HOLD_S[name]:g} s of drain" if name in HOLD_S else "") + "\n"
     for name, text in GOALS.items()) + """\
-The measurement writes one file below DIR, at most twice --max-mib, and removes it,
-also on Ctrl-C.  Rates are MB/s of 10^6 bytes.  Each line says what its value is
+The measurement writes files below DIR, at most twice --max-mib at a time, and removes
+them, also on Ctrl-C.  The phase with reads beside a writer is repeated (6 to 16 times)
+until the 95 % intervals of its medians are narrow, or the time is over, which the
+output then says.  Rates are MB/s of 10^6 bytes.  Each line says what its value is
 from: a formula with what was measured here, or a measurement of the rig.
+--apply measures again afterwards, and says what was gained on this disk.
 --apply writes /etc/sysctl.d/90-calm-writeback.conf, /etc/udev/rules.d/90-calm-
 writeback.rules and, first, /var/lib/calm-writeback/tune-backup.json.
 exit code: 0, 1 when something failed, 2 for wrong usage"""
@@ -62,6 +66,9 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--measured", metavar="FILE", help="take the measurement from FILE instead of measuring")
     p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON")
     p.add_argument("--apply", action="store_true", help="set what is recommended (root)")
+    p.add_argument("--no-verify", action="store_true", help="with --apply: do not measure again afterwards")
+    p.add_argument("--tuned", metavar="DIR", help="write DIR/tuned.conf, a profile for tuned that includes the active "
+                   "one, such as /etc/tuned/calm-writeback; activates nothing")
     p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
     if simulate is not None:
         p.add_argument("--simulate", action="store_true",
@@ -80,10 +87,17 @@ def load_measured(path: Path) -> Measured:
     """A measurement that --save wrote; WbError (code 2) when it is none."""
     try:
         data = json.loads(path.read_text())
-        found = Measured(**data)
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        found = Measured(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
         for name, value in data.items():
             optional = name.startswith(("read_", "fsync_", "loaded_"))
-            if isinstance(value, bool) != (name == "direct") \
+            if name.endswith("_each"):
+                if not isinstance(value, list) or len(value) > MOST_ROUNDS \
+                        or not all(type(v) in (int, float) and 0 < v <= 1e15 for v in value):
+                    raise ValueError(f"{name} is not a list of times or rates")
+                continue
+            if (isinstance(value, bool) != (name in ("direct", "loaded_stable")) and value is not None) \
                     or not ((isinstance(value, (int, float)) and 0 <= value <= 1e15) or (value is None and optional)):
                 raise ValueError(f"{name} is not a number it can have")
         if found.write_mbps <= 0 or found.mib < 1:
@@ -119,23 +133,59 @@ def _wrapped(head: str, text: str) -> str:
                          break_long_words=False, break_on_hyphens=False)
 
 
+def _range(values: tuple[float, ...]) -> str:
+    return f"{number(min(values))} to {number(max(values))}"
+
+
+GAINS = {"read_p99_us": "loaded_p99_us_each", "read_p90_us": "loaded_p90_us_each", "read_p50_us": "loaded_p50_us_each",
+         "drain_mbps": "loaded_drain_mbps_each"}
+
+
+def gained(before: Measured, after: Measured) -> list[field_stats.Verdict]:
+    """What ``after`` has against ``before``: reads beside the writer, and the drain; by round."""
+    return field_stats.compare({k: getattr(before, a) for k, a in GAINS.items()},
+                               {k: getattr(after, a) for k, a in GAINS.items()}, higher=("drain_mbps",))
+
+
+def render_gained(found: list[field_stats.Verdict]) -> str:
+    """The cure and the cost on this disk, and what is not known."""
+    if not found:
+        return "  not verified: too few reads or rounds in this time; raise --max-seconds"
+    lines = ["  measured again on this disk, reads beside the same writer:"]
+    for v in found:
+        interval = "" if v.low is None or v.high is None else f", 95 %: {v.low:.2f} to {v.high:.2f}"
+        ratio = "" if v.ratio is None else f" (x {v.ratio:.2f}{interval})"
+        lines.append(f"    {v.metric:12} {number(v.a)} -> {number(v.b)}{ratio}: {v.verdict}")
+    if not any(v.verdict == "better" for v in found):
+        lines.append("  nothing was seen to be better here: wb tune --undo puts everything back")
+    lines.append("  before and after one another: what else changed meanwhile is in it; wb field takes turns")
+    return "\n".join(lines)
+
+
 def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) -> str:
     """The recommendation for a reader."""
     m = measured
+    drains, p99s = m.loaded_drain_mbps_each, m.loaded_p99_us_each
     disks = ", ".join(f"{d.name} ({d.model or 'no model name'})" for d in facts.disks)
     lines = [
         f"{facts.directory}: {facts.fs} on {disks}, kernel {facts.release}",
         f"  memory     {facts.ram / 2**30:.1f} GiB, {facts.dirtyable / 2**30:.1f} GiB dirtyable; writers sleep from "
         f"{facts.now.freerun / 2**20:.0f} MiB on, limit {facts.now.limit / 2**20:.0f} MiB",
-        f"  disk       drains {number(m.drain_mbps)} MB/s through the page cache; direct {number(m.write_mbps)} "
+        f"  disk       drains {number(m.drain_mbps)} MB/s through the page cache"
+        + (f" ({_range(drains)} in {len(drains)} rounds of {m.loaded_mib} MiB)" if drains else "")
+        + f"; direct {number(m.write_mbps)} "
         f"({m.mib} MiB"
         + (f"; first half {number(m.write_first_mbps)}" if m.write_first_mbps > 1.5 * m.write_mbps else "") + ")"
         + ("" if m.direct else "; without O_DIRECT, which is not to be had here"),
         f"  reads      idle p50 {number(m.read_p50_us)} us, p99 {number(m.read_p99_us)} us; beside a buffered writer "
-        f"p50 {number(m.loaded_p50_us)}, p99 {number(m.loaded_p99_us)}, max {number(m.loaded_max_us)} us",
+        f"p50 {number(m.loaded_p50_us)}, p99 {number(m.loaded_p99_us)}"
+        + (f" ({_range(p99s)} by round)" if p99s else "") + f", max {number(m.loaded_max_us)} us",
         f"  fdatasync  p50 {number(m.fsync_p50_us)} us, p99 {number(m.fsync_p99_us)} us (4 KiB appended)",
         f"goal {goal}: {GOALS[goal]}", "",
     ]
+    if m.loaded_stable is False:
+        lines.insert(-2, "  not stable: the ranges above are what is known; stop other loads, or raise --max-mib and "
+                     "--max-seconds")
     for a in advice:
         lines.append(f"  {a.key}: " + (f"{a.current} -> {a.value}" if a.value is not None else f"keep {a.current}"))
         lines.append(_wrapped("why", a.reason))
@@ -161,11 +211,44 @@ def _need_root(machine: Machine) -> None:
         raise WbError("--apply and --undo change settings of this machine: run as root")
 
 
+def write_tuned(machine: Machine, directory: Path, advice: list[Advice], goal: str, where: str) -> Path:
+    """DIR/tuned.conf; WbError when there is nothing to set, or a profile of somebody else."""
+    changes = [a for a in advice if a.value is not None]
+    if not changes:
+        raise WbError("--tuned: nothing to change for this goal, so that there is no profile to write")
+    file = directory / "tuned.conf"
+    if file.exists() and not file.read_text(errors="replace").startswith(tune_persist.TUNED_HEAD):
+        raise WbError(f"--tuned {directory}: {file} is not of wb: choose another directory", 2)
+    # Not itself, when it is active already.
+    active = " ".join(p for p in tune_profiles.active_profile(machine) if p != directory.name)
+    directory.mkdir(parents=True, exist_ok=True)
+    file.write_text(tune_persist.tuned_text(changes, f"calm-writeback: {goal} on {where}", active))
+    return file
+
+
+def _verify(args: argparse.Namespace, directory: Path, before: Measured, out: dict[str, Any]) -> None:
+    """Measure again with what was applied, and say what it gained."""
+    if args.no_verify or args.measured:
+        if not args.json:
+            print("  not verified: " + ("--no-verify" if args.no_verify else "the measurement is from a file"))
+        return
+    try:
+        after = measure(directory, max_mib=args.max_mib, max_seconds=args.max_seconds, zeros=args.zeros,
+                        loaded_mib=before.loaded_mib, say=lambda text: say(f"  again: {text}"))
+    except KeyboardInterrupt:
+        raise WbError("interrupted: the settings are applied, but not verified, and what was written is removed; "
+                      "wb tune --undo puts the settings back", 130) from None
+    found = gained(before, after)
+    out["verified"] = {"measured": after.to_json(), "verdicts": [v.to_json() for v in found]}
+    if not args.json:
+        print(render_gained(found))
+
+
 def run(args: argparse.Namespace) -> int:
     """``wb tune``."""
     machine = Machine(Path(args.root))
     if args.undo:
-        if args.dir or args.apply or args.simulate:
+        if args.dir or args.apply or args.simulate or args.tuned:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
         _need_root(machine)
         return _undo(machine)
@@ -195,6 +278,10 @@ def run(args: argparse.Namespace) -> int:
         print(render(facts, measured, advice, args.goal))
         for c in clash:
             print(f"  conflict: {c}")
+    if args.tuned:
+        out["tuned"] = str(write_tuned(machine, Path(args.tuned), advice, args.goal, facts.mountpoint or "the disk"))
+        if not args.json:
+            print(f"\n  {out['tuned']}: written; tuned-adm profile {Path(args.tuned).absolute().name}")
     if args.simulate:
         out["simulation"], text = args.simulator(facts, measured, advice, args)
         if not args.json:
@@ -204,7 +291,9 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
             if any(a.value is not None for a in advice):
-                print("  undo with: wb tune --undo")
+                print("  undo with: wb tune --undo", flush=True)
+        if any(a.value is not None for a in advice):
+            _verify(args, directory, measured, out)
     elif not args.json and any(a.value is not None for a in advice):
         print("\nnothing was changed; --apply sets it, now and for the next boot")
     if args.json:

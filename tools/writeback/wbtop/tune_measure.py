@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import mmap
 import os
 import random
@@ -13,14 +14,14 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .errors import WbError
 from .proc import uninterrupted
-from .stats import quantile
+from .stats import median, quantile
 
 MIB = 1 << 20
 BLOCK = 4096
@@ -35,6 +36,13 @@ POOL_MIB = 16
 LOADED_PART = 0.6
 # A p99 of fewer samples is only the maximum of them.
 MIN_READS = 100
+# Rounds of reads beside the writer: of fewer than six no interval of the median has 95 %.
+LEAST_ROUNDS, MOST_ROUNDS = 6, 16
+ROUND_MIB = 16
+# Of a round's reads: the quantile, and the fewest of them that tell it.
+QUANTILES = {"p50": (0.5, 10), "p90": (0.9, 30), "p99": (0.99, MIN_READS)}
+# Stable: the 95 % interval of the median drain is this far around it at most, that of the reads' tail as a factor.
+STABLE_DRAIN, STABLE_READS = 0.15, 1.5
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,9 @@ class Measured:
     write_mbps: what the disk drains, of the second half of the bytes written.
     write_first_mbps: of the first half; much more than write_mbps means a cache in
     the disk that fills up.  read_*: 4 KiB at random, one at a time, on an idle disk;
-    loaded_*: the same while a file is written through the page cache.
+    loaded_*: the same while a file of loaded_mib is written through the page cache, in
+    rounds: read times of all of them, the drain's median.  loaded_*_each: of each round.
+    loaded_stable: whether more rounds would not have changed the medians much.
     """
 
     mib: int
@@ -60,6 +70,12 @@ class Measured:
     loaded_p99_us: float | None
     loaded_max_us: float | None
     loaded_drain_mbps: float | None
+    loaded_mib: int = 0
+    loaded_stable: bool | None = None
+    loaded_p50_us_each: tuple[float, ...] = ()
+    loaded_p90_us_each: tuple[float, ...] = ()
+    loaded_p99_us_each: tuple[float, ...] = ()
+    loaded_drain_mbps_each: tuple[float, ...] = ()
 
     @property
     def drain_mbps(self) -> float:
@@ -303,17 +319,83 @@ def _loaded(place: Path, there: int, mib: int, direct: bool, pool: list[mmap.mma
     return times, (rate[0] if rate else None)
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The median with 95 % confidence, whatever the distribution: two of the ordered values; None of fewer than six."""
+    ordered, n = sorted(values), len(values)
+    below, cut = 0.0, 0
+    for k in range(n):
+        below += math.comb(n, k) / 2**n
+        if 2 * below > 0.05:
+            break
+        cut = k + 1
+    return (ordered[cut - 1], ordered[n - cut]) if cut else None
+
+
+def stable(drains: Sequence[float], tails: Sequence[float]) -> bool:
+    """Whether the medians are known well enough; the reads' where there are enough of them."""
+    drain = median_interval(drains)
+    reads = median_interval(tails) if tails else (1.0, 1.0)
+    if drain is None or reads is None:
+        return False
+    middle = median(drains)
+    return drain[1] - middle <= STABLE_DRAIN * middle and middle - drain[0] <= STABLE_DRAIN * middle \
+        and reads[1] <= STABLE_READS**2 * reads[0]
+
+
+@dataclass
+class Rounds:
+    """What the rounds beside a writer have given so far."""
+
+    reads: list[float] = field(default_factory=list)
+    each: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in QUANTILES})
+    drain: list[float] = field(default_factory=list)
+
+    def add(self, reads: list[float], drain: float | None) -> None:
+        """One more round."""
+        self.reads += reads
+        if drain:
+            self.drain.append(round(drain, 2))
+            for name, (p, least) in QUANTILES.items():
+                if len(reads) >= least:
+                    self.each[name].append(round(quantile(reads, p), 1))
+
+    def of_all(self, name: str) -> tuple[float, ...]:
+        """A quantile of each round; none when some have too few reads for it: those are the ones with long waits."""
+        return tuple(self.each[name]) if len(self.each[name]) == len(self.drain) else ()
+
+    def stable(self) -> bool:
+        """Whether more rounds would not change much: the drain, and the farthest quantile that all rounds have."""
+        return stable(self.drain, next((v for n in ("p99", "p90", "p50") if (v := self.of_all(n))), ()))
+
+
+def _rounds(place: Path, there: int, mib: int, direct: bool, pool: list[mmap.mmap], budget: Budget) -> Rounds:
+    """The same round again until it is stable, or the time is over, or it was written often enough."""
+    found = Rounds()
+    while True:
+        start = time.monotonic()
+        reads, drain = _loaded(place, there, mib, direct, pool, budget)
+        (place / "loaded").unlink()
+        # One that the end of the time has cut is not the same load.
+        if budget.left() > 0 or not found.drain:
+            found.add(reads, drain)
+        if len(found.drain) >= MOST_ROUNDS or found.stable() \
+                or budget.left() < 1.5 * (time.monotonic() - start):
+            return found
+
+
 def _q(times: list[float], p: float, least: int = MIN_READS) -> float | None:
     return round(quantile(times, p), 1) if len(times) >= least else None
 
 
-def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = False,
+def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = False, loaded_mib: int = 0,
             say: Callable[[str], None] = lambda _text: None) -> Measured:
-    """Measure the disk of ``directory``; writes at most 2 x ``max_mib`` MiB, all of it removed again.
+    """Measure the disk of ``directory``; at most 2 x ``max_mib`` MiB are there at a time, all of it removed again.
 
     Phases: sequential writes, an idle disk's reads, fdatasync of small appends, and
-    reads beside a buffered writer.  ``max_seconds`` bounds all of them together; a
-    disk that is slow gets through less.  zeros: write zeros, for a disk that keeps none.
+    reads beside a buffered writer, in rounds until that is stable.  ``max_seconds``
+    bounds all of them together; a disk that is slow gets through less.  zeros: write
+    zeros, for a disk that keeps none.  loaded_mib: of a round, as in an earlier
+    measurement, to be compared with it.
     """
     remove_stale(directory, say)
     free = os.statvfs(directory)
@@ -334,8 +416,10 @@ def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = 
         syncs = _fsyncs(place / "log", budget.left() * 0.2, 200)
         say("4-KiB reads beside a buffered writer")
         # What is in the page cache when the time is over has to be drained, too.
-        more = min(wrote, int(second * 1e6 * budget.left() * LOADED_PART) // MIB)
-        loaded, drain = _loaded(place, wrote, more, direct, pool, budget) if more >= 1 else ([], None)
+        whole = int(second * 1e6 * budget.left() * LOADED_PART) // MIB
+        more = loaded_mib or min(wrote, whole, max(ROUND_MIB, whole // LEAST_ROUNDS))
+        rounds = _rounds(place, wrote, more, direct, pool, budget) if more >= 1 else Rounds()
+    loaded = rounds.reads
     for buffer in pool:
         buffer.close()
     return Measured(
@@ -343,7 +427,10 @@ def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = 
         write_first_mbps=round(first, 2), read_p50_us=_q(idle, 0.5), read_p99_us=_q(idle, 0.99),
         fsync_p50_us=_q(syncs, 0.5, 10), fsync_p99_us=_q(syncs, 0.99, 10), loaded_p50_us=_q(loaded, 0.5, 10),
         loaded_p99_us=_q(loaded, 0.99), loaded_max_us=_q(loaded, 1, 1),
-        loaded_drain_mbps=round(drain, 2) if drain else None)
+        loaded_drain_mbps=round(median(rounds.drain), 2) if rounds.drain else None, loaded_mib=more,
+        loaded_stable=rounds.stable() if rounds.drain else None, loaded_p50_us_each=rounds.of_all("p50"),
+        loaded_p90_us_each=rounds.of_all("p90"), loaded_p99_us_each=rounds.of_all("p99"),
+        loaded_drain_mbps_each=tuple(rounds.drain))
 
 
 def _settle(path: Path) -> None:

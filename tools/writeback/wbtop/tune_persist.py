@@ -10,6 +10,7 @@ from .tune_facts import Facts
 from .tune_rules import Advice
 
 HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
+TUNED_HEAD = "# Written by 'wb tune --tuned'; tuned-adm puts the values back when another profile is chosen.\n"
 _RULE = 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
 _ATTRIBUTE = r'ATTR\{([a-z_/]+)\}="([^"]*)"'
 
@@ -76,3 +77,15 @@ def udev_text(facts: Facts, changes: Sequence[Advice], before: str | None = None
     by_name = "" if all("ENV{ID_" in line for line in lines) else \
         "# By kernel name, for want of a serial number: check it after hardware changes.\n"
     return HEAD + by_name + "".join(lines)
+
+
+def tuned_text(changes: Sequence[Advice], summary: str, include: str = "") -> str:
+    """A profile for tuned: what is active now and these values. Disks are named as the kernel does now."""
+    sysctl = [f"{a.key}={a.value}\n" for a in changes if a.key.startswith("vm.")]
+    # The scheduler first: it resets others.
+    files = sorted((a for a in changes if not a.key.startswith("vm.")), key=lambda a: not a.key.endswith(".scheduler"))
+    parts = [TUNED_HEAD, "[main]\n", f"summary={' '.join(summary.split())}\n"]
+    parts += [f"include={include}\n"] if include else []
+    parts += ["\n[sysctl]\n", *sysctl] if sysctl else []
+    parts += ["\n[sysfs]\n", *(f"{a.file}={a.value}\n" for a in files)] if files else []
+    return "".join(parts)

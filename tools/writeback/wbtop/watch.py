@@ -138,8 +138,11 @@ def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> Non
 def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, counters: bool, notes: list[str],
           count: int | None) -> None:
     old = samples.sample(machine, counters=counters)
+    if trace is not None:
+        trace.sleeps()  # those before the interval: a task does not sleep for 123 % of it
     done, last = 0, None
-    with Keys() as keys:
+    # A single report is due whatever is typed; and a console that nobody holds reads as its end.
+    with Keys(not args.once) as keys:
         while count is None or done < count:
             end = time.monotonic() + args.interval
             while (key := keys.wait(max(0.0, end - time.monotonic()))) == "resize":

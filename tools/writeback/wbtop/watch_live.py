@@ -16,8 +16,9 @@ import tty
 class Keys:
     """While in it, keys come at once and are not shown; everything is put back at its end."""
 
-    def __init__(self) -> None:
-        self._fd = sys.stdin.fileno() if sys.stdin.isatty() and sys.stdout.isatty() else None
+    def __init__(self, wanted: bool = True) -> None:
+        """Without a terminal, or when not ``wanted``, there are no keys: waiting is all."""
+        self._fd = sys.stdin.fileno() if wanted and sys.stdin.isatty() and sys.stdout.isatty() else None
         self._old: list[object] | None = None
         self.resized = False
 

@@ -73,7 +73,15 @@ function measures() {
 }
 
 function applies() {
-	tune "$MNT" --goal "${OPT[goal]}" --measured "$WB_OUT/measured.json" --apply > "$WB_OUT/apply"
+	tune "$MNT" --goal "${OPT[goal]}" --max-mib 128 --max-seconds 20 --zeros --apply --json \
+		> "$WB_OUT/advice.json" && jq -r '.applied[]' "$WB_OUT/advice.json" > "$WB_OUT/apply"
+}
+
+# gained() - it has measured again, in as large rounds, and has something to say
+function gained() {
+	jq -r '.verified.verdicts[] | "\(.metric) \(.a) -> \(.b): \(.verdict)"' "$WB_OUT/advice.json" \
+		> "$WB_OUT/gained" && [ -s "$WB_OUT/gained" ] &&
+		jq -e '.measured.loaded_mib == .verified.measured.loaded_mib' "$WB_OUT/advice.json" > /dev/null
 }
 
 function in_force() {
@@ -104,7 +112,7 @@ function load() {
 wb_begin fio jq awk dd chrt python3
 [ -x "$WB" ] || skip_all "needs $WB: wb run tune"
 disk_check
-ktap_set_plan 11
+ktap_set_plan 12
 disk_setup "${OPT[fs]}"
 if [ "$DISK_KIND" = dev ]; then
 	# QEMU's ide-hd says that it rotates, which a file of the host does not.
@@ -137,6 +145,8 @@ check "the load runs before" load before
 settings_snapshot > "$WB_OUT/settings-before"
 check "applies" applies
 note_file "$WB_OUT/apply"
+check "measures again, and says what it gained" gained
+[ ! -s "$WB_OUT/gained" ] || note_file "$WB_OUT/gained"
 settings_snapshot > "$WB_OUT/settings-applied"
 check "every recommended value is in force, files and backup are written" in_force
 check "the load runs after" load after

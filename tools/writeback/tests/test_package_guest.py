@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernel packages in guests: what does not hold there is named. The guests themselves: wb package --guest."""
+
+import json
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wblib import package_guest as pg
+from wblib.cli import main
+from wblib.errors import WbError
+
+
+def printed(**changes: object) -> str:
+    """What a guest in which everything is right prints, with ``changes`` of parts: output, or output and code."""
+    watch = {"notes": [], "throttle": {}, "tasks": [{"pid": 105, "slept_ms": 1900.0, "cause": "global"}],
+             "devices": [{"name": "vda", "write_rate": 0.9 * pg.DISK_BPS, "read": {"max_us": 9e4}, "dirty": 4096}]}
+    field = {"facts": {"fs": "ext4"}, "medians": {"A": {"drain_s": 1.5}}}
+    parts = {"mount": "", "version": "wb 1.0", "release": "6.1.0-x", "watch": json.dumps(watch, indent=1),
+             "view": "wb watch: 1.0 s", "left": "", "field": json.dumps(field, indent=1), "page": "<!doctype html>"}
+    text = ""
+    for name, good in parts.items():
+        said = changes.get(name, good)
+        out, code = said if isinstance(said, tuple) else (said, 0)
+        text += f"wb-guest-begin {name}\n{out}\nwb-guest-end {name} {code}\n"
+        text += f"wb-guest-err {name} {changes[name + '_err']}\n" if f"{name}_err" in changes else ""
+    return f"{text}wb-guest-writer {changes.get('writer', 105)}\nwb-guest-over\n"
+
+
+def problems(**changes: object) -> list[str]:
+    return [name for name, problem in pg.judge(printed(**changes), "6.1.0-x", "1.0") if problem]
+
+
+def test_all_is_right() -> None:
+    assert problems() == []
+
+
+BLIND = {"notes": ["3 trace lines were not understood"], "throttle": {}, "tasks": [], "devices": []}
+
+
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"watch": ""}, "every event is understood"), ({"watch": json.dumps(BLIND)}, "every event is understood"),
+    ({"watch": json.dumps(BLIND | {"notes": []})}, "the writer is seen to sleep"),
+    ({"writer": 9}, "for the system's limit"), ({"field": ("", 1)}, "field ends well"),
+    ({"view_err": "Traceback (most recent call last):"}, "view ends well"), ({"release": "5"}, "it is that kernel"),
+    ({"left": "wb-watch-9-reads"}, "no instance of tracing is left"), ({"version": "wb 2"}, "version"),
+    ({"field": json.dumps({"facts": {"fs": "tmpfs"}})}, "field measured on ext4 of vda")])
+def test_what_is_wrong_is_named(changes: dict[str, object], named: str) -> None:
+    assert named in problems(**changes)
+
+
+def kernel_package(tmp_path: Path, files: dict[str, bytes]) -> Path:
+    root = tmp_path / "p"
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    (root / "DEBIAN").mkdir()
+    (root / "DEBIAN/control").write_text("Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n")
+    deb = tmp_path / "k.deb"
+    subprocess.run(["dpkg-deb", "--build", root, deb], check=True, capture_output=True)
+    return deb
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg-deb")
+@pytest.mark.parametrize("files", [{"boot/vmlinuz-6.1.0-x": b"i"}, {"usr/lib/modules/6.1.0-x/vmlinuz": b"i"}])
+def test_unpack(files: dict[str, bytes], tmp_path: Path) -> None:
+    release, image = pg.unpack([kernel_package(tmp_path, files)], tmp_path / "root")
+    assert release == "6.1.0-x"
+    assert image.read_bytes() == b"i"
+    with pytest.raises(WbError, match="not a package of one kernel"):
+        pg.unpack([kernel_package(tmp_path / "q", {"usr/x": b""})], tmp_path / "none")
+
+
+def test_modules_come_in_the_order_of_their_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "lib/modules/6.1.0-x"
+    base.mkdir(parents=True)
+    (base / "virtio_ring.ko").write_bytes(b"ring")
+    (base / "virtio_blk.ko.xz").write_bytes(lzma.compress(b"blk"))
+    monkeypatch.setattr(pg, "run", lambda *_, **__: None)
+    monkeypatch.setattr(pg, "need", lambda name, _package: name)
+
+    def show_depends(argv: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        known = f"insmod {base}/virtio_ring.ko\ninsmod {base}/virtio_blk.ko.xz \n"
+        return subprocess.CompletedProcess(argv, 0, known if argv[-1] == "virtio_blk" else "builtin ext4\n", "")
+    monkeypatch.setattr(pg.subprocess, "run", show_depends)
+    assert pg.modules(tmp_path, "6.1.0-x") == [("virtio_ring.ko", b"ring"), ("virtio_blk.ko", b"blk")]
+    assert pg.modules(tmp_path, "7") == []
+
+
+def test_no_such_package(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wblib.package.build", lambda out: (out / "wb", out / "deb"))
+    assert main(["package", "--out", str(tmp_path), "--guest", str(tmp_path / "no.deb")]) == 2
+    assert "no such file" in capsys.readouterr().err
