@@ -39,4 +39,7 @@ def test_what_time_it_is(tmp_path: Path) -> None:
     assert "Times are real" not in words("exact")
     assert "virtual nanosecond" not in words("local")
     assert "Times are real" in words("local")
+    for virtual in (("fast",), ("exact", "fast"), ("exact flavour=debug",)):
+        assert "Times are real" not in words(*virtual)
+    assert "lane fast: the disk is the same model" in words("exact", "fast")
     assert "Results of lane local: Times are real" in words("exact", "local")

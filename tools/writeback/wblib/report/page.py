@@ -12,6 +12,8 @@ GENERATOR = "wb report"  # by which a directory is known to be a report's
 STYLE = Path(__file__).with_name("page.css")
 VIRTUAL = ("One instruction is one virtual nanosecond and the disk is a model: compare rows, kernels and ratios, not "
            "microseconds with your hardware; each seed repeats to the byte.")
+FAST = ("Results of lane fast: the disk is the same model and its time virtual, too, but computing takes none: do not "
+        "compare them with the exact lane's.")
 REAL = ("Times are real, of a machine that may have done other things: two runs differ, and only a difference beyond "
         "the spread of several runs says anything.")
 READING = (
@@ -31,10 +33,13 @@ def sections(data: Data, found: sources.Sources) -> list[Section]:
 
 def reading(data: Data) -> list[str]:
     """How to read the numbers: of virtual time, of real time, or of both where both are among the results."""
-    virtual = any(c.lane == "exact" for c in data.cells)
-    real = [c.lane for c in data.cells if c.lane != "exact"]
-    which = f"Results of {' and '.join(sorted({f'lane {lane}' for lane in real}))}: " if virtual and real else ""
-    return [*([VIRTUAL] if virtual else []), *([which + REAL] if real else []), *READING]
+    kinds = {c.lane: c.lane.split()[0] for c in data.cells}  # a lane's name may have a flavour behind it
+    virtual = any(k == "exact" for k in kinds.values())
+    fast = any(k == "fast" for k in kinds.values())
+    real = [lane for lane, k in kinds.items() if k not in ("exact", "fast")]
+    named = " and ".join(sorted(f"lane {lane}" for lane in set(real)))
+    which = f"Results of {named}: " if (virtual or fast) and real else ""
+    return [*([VIRTUAL] if virtual else []), *([FAST] if fast else []), *([which + REAL] if real else []), *READING]
 
 
 def _kernels(data: Data) -> Html:
