@@ -113,8 +113,7 @@ def _is_shell(path: Path) -> bool:
 
 def unit(_seed: int) -> Iterator[Verdict]:
     """Host-side pytest."""
-    yield _command("pytest", [venv_tool("pytest"), "-q", "-p", "no:cacheprovider", "-n", str(cpus()),
-                              str(TOOLS / "tests")])
+    yield _command("pytest", [venv_tool("pytest"), "-q", "-p", "no:cacheprovider", str(TOOLS / "tests")])
 
 
 # The disk's own tests and the incident that the series is about say in the exact lane, too, that all is well.
