@@ -142,7 +142,7 @@ def test_result_files(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, path, bad = random.Random(1), tmp_path / "m.json", 0
     path.write_text(json.dumps(MEASURED))
-    assert tune.load_measured(path).to_json() == MEASURED
+    assert MEASURED.items() <= tune.load_measured(path).to_json().items()
     for _ in range(ROUNDS):
         path.write_bytes(mutated(rng, MEASURED))
         try:
