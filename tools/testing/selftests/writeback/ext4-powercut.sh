@@ -162,15 +162,15 @@ function run_mapped() {
 	end "$what"
 }
 
-# run_replaced() - two results
+# run_replaced(options) - two results
 function run_replaced() {
-	local file is what="replaced by rename after a remount with dioread_lock"
+	local file is what="replaced by rename after a remount with $1"
 	fresh nodelalloc,dioread_nolock
 	file=$MNT/file
 	put "$file" $OLD_SEED
 	sync
 	put "$file.tmp" $NEW_SEED
-	remount nodelalloc,dioread_lock
+	remount "$1"
 	mv "$file.tmp" "$file"
 	ext4_commit
 	ext4_power_cut delalloc || die "cannot mount after the cut"
@@ -185,7 +185,7 @@ need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 3 * 2 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 4 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -193,6 +193,7 @@ for options in "${EXT4_MOUNTS[@]}"; do
 done
 run_opened
 run_mapped
-run_replaced
+run_replaced nodelalloc,dioread_lock
+run_replaced delalloc
 check_dmesg
 ktap_finished

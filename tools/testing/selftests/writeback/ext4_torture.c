@@ -12,8 +12,8 @@
  * most of the free space is taken and given back; what is free is trimmed.
  *
  * Prints, for each of these, how often it was tried and how often it worked, which
- * it need not, and exits 0 with the file system thawed and the disk awake; 1 if
- * that fails, 2 on bad usage.
+ * it need not, and why if it never did.  Exits 0 with the file system thawed and the
+ * disk awake; 1 if that fails, 2 on bad usage.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -283,6 +283,7 @@ static const struct rule {
 
 static struct counts {
 	unsigned long tried, worked;
+	int error;			/* of the last that did not work */
 } *counts;
 
 static void change_one(unsigned int process)
@@ -297,7 +298,10 @@ static void change_one(unsigned int process)
 		if (rules[i].process == process)
 			at -= rules[i].share;
 	counts[i].tried++;
-	counts[i].worked += !rules[i].change();
+	if (!rules[i].change())
+		counts[i].worked++;
+	else
+		counts[i].error = errno;
 }
 
 int main(int argc, char **argv)
@@ -343,9 +347,13 @@ int main(int argc, char **argv)
 	}
 	while (wait(NULL) > 0)
 		;
-	for (i = 0; i < ARRAY_SIZE(rules); i++)
-		printf("%s %lu of %lu%s", rules[i].name, counts[i].worked,
-		       counts[i].tried, i + 1 < ARRAY_SIZE(rules) ? ", " : "\n");
+	for (i = 0; i < ARRAY_SIZE(rules); i++) {
+		printf("%s%s %lu of %lu", i ? ", " : "", rules[i].name, counts[i].worked,
+		       counts[i].tried);
+		if (counts[i].tried && !counts[i].worked)
+			printf(" (%s)", strerror(counts[i].error));
+	}
+	printf("\n");
 	ioctl(root, FITHAW, 0);
 	close(root);
 	return stall(0) ? 1 : 0;
