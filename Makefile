@@ -21,7 +21,7 @@ help: ## this list
 demo: deps ## replay the four incidents and print them beside the published figures; LANE=fast: without QEMU
 	$(WB) demo --lane $(LANE)
 
-check: deps ## everything that must hold (60 min fresh on 2 cores); last line: N passed, N failed
+check: deps ## everything that must hold (about an hour fresh on 2 cores); last line: N passed, N failed
 	$(WB) check
 
 stress: deps ## power cuts, faults, races, on the patched, debug and stock kernels, resumable; last line as make check

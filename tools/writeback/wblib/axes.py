@@ -285,12 +285,13 @@ _CASES = (
     Case(
         "ext4-torture",
         "random work on ext4 while mount options, latency, free space and more change; reread from the disk",
-        "none: looks for lost, stale or misplaced data",
+        "none: looks for lost, stale or misplaced data; fails on the stock kernel, whose bugs it finds",
         (Axis("rounds", "12", "how many rounds", (), 1, 9999),
          Axis("first", "0", "number of the first round", (), 0, 9999),
          Axis("ms", "3000", "length of a round", (), 100, 999999, "ms"),
          Axis("format", "all", "format, all in turn or one",
               ("all", "plain", "1k", "quota", "bigalloc", "fast_commit", "inline_1k", "nojournal"))),
+        needs_series=True,
         wall_s=60,
     ),
     Case(
