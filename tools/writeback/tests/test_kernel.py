@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import Checkout
 
-from wblib import kconfig, sources
+from wblib import kconfig, kernel, sources
 from wblib.errors import WbError
 
 MAKEFILE = """\
@@ -216,3 +216,15 @@ def test_checkpatchs_cache_is_not_cloned(tmp_path: Path) -> None:
     (stock / f"{sources.CHECKPATCH_CACHE}date.202611141256").touch()
     sources.clone(stock, tmp_path / "new", link=False)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["Makefile"]
+
+
+def test_checkouts_share_a_cache_where_there_is_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CCACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert kernel.make_env()["CCACHE_DIR"] == str(tmp_path / ".cache/calm-writeback/ccache")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert kernel.make_env()["CCACHE_DIR"] == str(kernel.BUILD / "ccache")
+    monkeypatch.setenv("CCACHE_DIR", "/somewhere")
+    assert kernel.make_env()["CCACHE_DIR"] == "/somewhere"

@@ -42,7 +42,7 @@ examples:
   wb build --flavour uml                   the kernel of the fast lane (uml-debug: with lockdep and KASAN)
   wb build --tar /tmp/ksft.tar.xz          also pack the kselftests (for a real machine with this kernel)
   BASE=~/linux-6.12.50 wb build            another base
-The object directory is build/src/*/out-FLAVOUR; ccache is in build/ccache unless CCACHE_DIR is set."""
+The object directory is build/src/*/out-FLAVOUR; ccache is in ~/.cache/calm-writeback unless CCACHE_DIR is set."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,20 @@ def _cc() -> str:
     return str(TOOLS / "cc") if shutil.which("ccache") else "gcc"
 
 
+def _cache() -> Path:
+    """Where ccache keeps its objects: all checkouts of a user share them; in a checkout where there is no home."""
+    home = Path(os.environ.get("HOME") or "/nonexistent")
+    shared = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "calm-writeback" / "ccache"
+    try:
+        shared.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return BUILD / "ccache"
+    return shared if os.access(shared, os.W_OK) else BUILD / "ccache"
+
+
 def make_env() -> dict[str, str]:
     """Environment of every kbuild run: fixed stamps, and ccache shared by all trees."""
-    cache = os.environ.get("CCACHE_DIR", str(BUILD / "ccache"))
+    cache = os.environ.get("CCACHE_DIR", str(_cache()))
     return {**FIXED, "CCACHE_DIR": cache, "CCACHE_MAXSIZE": "5G", "CCACHE_NOHASHDIR": "1"}
 
 
