@@ -136,8 +136,6 @@ METRICS = (
                "dirty-fixes: the same beside a device that stands still"),
     MetricInfo(r"dirty_above_background", "dirty_above_background", "bytes", "lower",
                "dirty-fixes: left dirty above such a device's background threshold"),
-    MetricInfo(r"cgroup_start_bw|device_bw", "cgroup_start_bw, device_bw", "kB/s", "",
-               "dirty-fixes: first bandwidth of a new cgroup, and that of its device"),
     MetricInfo(r"trace_cgroup_limit", "trace_cgroup_limit", "bytes", "",
                "dirty-fixes: limit in the trace for a writer in a cgroup"),
     MetricInfo(r"stick_sync_s_.*", "stick_sync_s_L", "s", "lower",

@@ -9,7 +9,6 @@
 #		one that stands still with all its data sent, until it goes on
 #	start	background writeback of such a device does not start at its own
 #		background threshold
-#	speed	a new cgroup's bandwidth starts at 100 MB/s on whatever device
 #	trace	balance_dirty_pages shows the global limit for a cgroup's writer
 #	zero	with vm.dirty_ratio=0, a write to max_bytes divides by zero
 #
@@ -40,7 +39,6 @@ readonly COLD_SECONDS
 # Sent to the disk that stands still: more than half of the threshold, so that the
 # writer's part of what is left is below the flusher's, but below the freerun ceiling.
 readonly SENT_PCT=65 STALL_MS=15000
-readonly FACTOR=2			# of two estimates of the same speed
 
 opt_add oops 1 '0|1' "divide by zero, if the kernel does; it is killed then unless it survives an Oops"
 opt_parse "Fixes of dirty limits: bytes of a device, strict limits, cgroups, trace, division by zero." "$@"
@@ -197,24 +195,6 @@ function test_start() {
 
 # ---- cgroups ---------------------------------------------------------------
 
-function test_speed() {
-	local own device
-	set_limits ratio 10 20
-	# As long as the estimate needs to come down from 100 MB/s.
-	dd if=/dev/zero of="$MNT/file" bs=1M count=$((SLOW_MBPS * 15)) conv=fsync status=none
-	# The higher of two estimates, each of which is low after large bios (mm.md).
-	device=$({ bdi_debug wb_stats; bdi_debug stats; } |
-		awk '($1 == "WbWriteBandwidth:" && !seen++ || $1 == "BdiDrainRate:") && $2 > max { max = $2 }
-			END { print max + 0 }')
-	cgroup_create speed
-	cgroup_run speed dd if=/dev/zero of="$MNT/cgroup" bs=4k count=1 status=none
-	own=$(cgroup_wb speed WbWriteBandwidth)
-	metric cgroup_start_bw "${own:-none}" kB/s
-	metric device_bw "$device" kB/s
-	check "a new cgroup's bandwidth starts from its device's" \
-		holds "${own:-0} <= $device * $FACTOR && ${own:-0} >= $device / $FACTOR"
-}
-
 function test_trace() {
 	local max=$((192 * MIB)) limit
 	set_limits ratio 10 20
@@ -267,13 +247,12 @@ need_wbdisk
 cgroups_check
 disk_setup xfs "" "link_mbps=$SLOW_MBPS"
 dirtyable AVAIL
-ktap_set_plan 16
+ktap_set_plan 15
 # Only the limits write data back: it is too young for the periodic flusher.
 set_dirty expire_centisecs 360000
 test_bytes
 test_start
 test_share
-test_speed
 test_trace
 disk_teardown
 test_zero
