@@ -368,8 +368,8 @@ _CASES = (
     ),
     Case(
         "wbt-fixes",
-        "throttling by requests: empty flushes, writes that someone waits for, scale step, depth without a scheduler",
-        "none: tests four fixes; fails on the stock kernel, whose defects it shows",
+        "throttling by requests: empty flushes, writes that someone waits for, depth without a scheduler",
+        "none: tests three fixes; fails on the stock kernel, whose defects it shows",
         (*_disk("sata"), _FS),
         not_fast="where its 32 writers do not all come to wait, for a reason not found yet",
         wall_s=60,
@@ -386,7 +386,7 @@ _CASES = (
     ),
     Case(
         "wbt-order",
-        "throttling by bytes: who passes what is held back, who is exempt, and turns with readers that never leave",
+        "throttling by bytes: who passes what is held back, and who is exempt",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
         not_fast=_SPINS,
@@ -404,10 +404,9 @@ _CASES = (
     ),
     Case(
         "wbt-kunit",
-        "KUnit suite of throttling by bytes: limit, order, accounting, control law",
+        "KUnit suite of throttling by bytes: its law in front of simulated disks",
         "none: tests wbt_policy=bytes; skips on a kernel without it",
         (),
-        not_fast="where no time passes between two of its steps",
         wall_s=10,
         needs_series=True,
     ),

@@ -33,10 +33,6 @@ EVIDENCE = {
         "modelled SATA SSD: read p99.95 19.3 -> 2.18 ms, drain 2.34 -> 2.36 s",
         "wb run read-latency --disk sata --kernel patched (and --policy requests)", "block.md",
         ("19.3", "2.18", "2.34", "2.36")),
-    "bytes_hdd": Evidence(
-        "modelled hard disk: read p99.95 513.8 -> 333.45 ms, drain 1.94 -> 2.03 s",
-        "wb run read-latency --disk hdd --mib 256 --kernel patched (and stock)", "block.md",
-        ("513.8", "333.45", "1.94", "2.03")),
     "bytes_fsync": Evidence(
         "4-KiB append + fsync beside readers and dd: p99 43.8 -> 4.69 ms",
         "wb run read-latency --disk fifo --probe fsync --kernel patched (and stock)", "block.md", ("43.8", "4.69")),

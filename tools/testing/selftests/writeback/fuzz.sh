@@ -176,7 +176,6 @@ high=
 [ ! -e $QUEUE/wbt_policy ] || high=$LATENCY_US_MAX
 fuzz $QUEUE/wbt_lat_usec "${high:+0}" "$high"
 fuzz $QUEUE/wbt_policy "" "" "bytes requests"
-fuzz $QUEUE/wbt_drain_pct 0 100
 fuzz $VM/dirty_drain_ms 0 $INT_MAX
 fuzz $VM/dirty_expire_centisecs 0 $U32_MAX
 # The kernel takes any int here, and prints it as one.
