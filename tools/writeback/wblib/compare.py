@@ -184,6 +184,8 @@ METRICS = (
                "powercut, log-writes: data compared afterwards"),
     MetricInfo(r"torture_(ops|acks|remounts)", "torture_ops, torture_acks, torture_remounts", "count", "",
                "ext4-torture: operations, fsyncs that returned 0, and remounts beside them"),
+    MetricInfo(r"torture_(cuts|faults)", "torture_cuts, torture_faults", "count", "",
+               "ext4-torture: power cuts, and accesses that the disk refused"),
     MetricInfo(r"torture_bytes", "torture_bytes", "bytes", "", "ext4-torture: data compared afterwards"),
     MetricInfo(r"logwrites_flushes", "logwrites_flushes", "count", "", "log-writes: flushes replayed to"),
     MetricInfo(r"commit_fsync_max_.*", "commit_fsync_max_M", "s", "lower",
