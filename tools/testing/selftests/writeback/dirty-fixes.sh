@@ -6,7 +6,8 @@
 #		asked for, and are refused above the present dirty threshold
 #	share	a device with strict_limit that wrote nothing of late has a share
 #		of 0 beside a busy one: its writer waits for every few pages; or, beside
-#		one that stands still with all its data sent, until it goes on
+#		one that stands still with all its data sent, until it goes on;
+#		and min_bytes of one device above the threshold leave no share to others
 #	start	background writeback of such a device does not start at its own
 #		background threshold
 #	trace	balance_dirty_pages shows the global limit for a cgroup's writer
@@ -136,6 +137,7 @@ function cold_write() {
 }
 
 function test_share() {
+	local thresh
 	disk_beside xfs busy fifo "link_mbps=$BUSY_MBPS"
 	set_limits ratio 10 20
 	drop_file "$MNT/file"
@@ -154,6 +156,13 @@ function test_share() {
 	drop_file "$MNT/file"
 	beside_stalled
 	bdi_set strict_limit 0
+	# More than the threshold of a fifth.
+	bdi_set min_bytes $((AVAIL / 2 / PAGE * PAGE)) || note "min_bytes above the threshold was refused"
+	thresh=$(DISK_NAME=wbd-busy bdi_debug stats | awk '$1 == "BdiDirtyThresh:" { print $2 }')
+	note "threshold of the other one: $thresh kB"
+	check "min_bytes of a device leave another one a share" \
+		holds "$thresh >= $(vmstat nr_dirty_threshold) * $PAGE / 1024 / 16"
+	bdi_set min_ratio 0
 	disk_drop busy
 }
 
@@ -247,7 +256,7 @@ need_wbdisk
 cgroups_check
 disk_setup xfs "" "link_mbps=$SLOW_MBPS"
 dirtyable AVAIL
-ktap_set_plan 15
+ktap_set_plan 16
 # Only the limits write data back: it is too young for the periodic flusher.
 set_dirty expire_centisecs 360000
 test_bytes

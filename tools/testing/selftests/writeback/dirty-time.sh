@@ -13,7 +13,8 @@
 #	quiet	a minute of small fsyncs, then a burst; bursts with pauses
 #	extents	in how many pieces is a file, and are files that are written at once, on
 #		both file systems?
-#	groups	how long a light cgroup sleeps on account of a noisy one
+#	groups	how long a light cgroup sleeps on account of a noisy one; does the limit of
+#		a cgroup stay a hard one beside a time limit, which is none?
 # Where there is no such limit, stick, beside, extents and groups measure without it,
 # and what they would check is skipped.
 
@@ -59,6 +60,10 @@ readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
 # 3 more are chance; one for each CHUNK_MIB would be 48.
 readonly EXTENTS_FILES=4 EXTENTS_MIB=192 EXTENTS_MS=300 EXTENTS_MORE=3 CHUNK_MIB=4
 readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60
+
+# A fifth of what the cgroup may have is its own limit: more than FLOOR, but less than
+# twice that, below which a time limit lets a writer go on, with a few pages at a time.
+readonly HARD_MAX=$((104 * MIB)) HARD_SLACK=1.05 HARD_STALL_MS=300000 HARD_S=270
 
 opt_add part all "all|${PARTS// /|}" "one part, or all"
 opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
@@ -475,6 +480,29 @@ function light() {
 	done
 }
 
+# own_limit() - of a cgroup whose device stands still
+function own_limit() {
+	local dirty limit
+	other_disk hard fifo link_mbps=$FAST_MBPS
+	set_limits ratio 10 20
+	limit "$STICK_MS" || note "without a time limit"
+	cgroup_create hard "$HARD_MAX"
+	# What has to be read for a new file, and whose it is.
+	cgroup_run hard dd if=/dev/zero of="$MNT/file" bs=64k count=1 conv=fsync status=none
+	wbdisk_set hard stall_ms "$HARD_STALL_MS"
+	cgroup_exec hard dd if=/dev/zero of="$MNT/file" bs=64k count=1024 conv=notrunc status=none &
+	WRITER=$!
+	sleep "$HARD_S"
+	dirty=$(($(cgroup_stat hard file_dirty) + $(cgroup_stat hard file_writeback)))
+	limit=$((HARD_MAX / 5))
+	wbdisk_set hard stall_ms 0
+	stop_tasks "$WRITER"
+	note "own limit $limit, dirty $dirty"
+	check "groups: one stays below its own limit where the device stands still" \
+		holds "$dirty >= $limit / 2 && $dirty <= $limit * $HARD_SLACK"
+	disk_drop hard
+}
+
 function test_groups() {
 	local off
 	set_limits bytes $((GROUPS_LIMIT / 2)) "$GROUPS_LIMIT"
@@ -488,9 +516,11 @@ function test_groups() {
 	limited "groups: dirty memory stays below the global limit" \
 		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
 	set_limits ratio 10 20
+	own_limit
+	limit 0
 }
 
-declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=3 [extents]=4 [groups]=2)
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=3 [extents]=4 [groups]=3)
 wb_begin awk dd filefrag
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
