@@ -43,7 +43,7 @@ def _out(place: Path, output: str, **files: str) -> Path:
 def test_what_a_configuration_may_be() -> None:
     assert suites.config("default") == suites.Config("default")
     assert suites.config("nodelalloc,dioread_nolock:-b 1024") == suites.Config(
-        "nodelalloc,dioread_nolock_b_1024", "nodelalloc,dioread_nolock", "-b 1024")
+        "nodelalloc_dioread_nolock_b_1024", "nodelalloc,dioread_nolock", "-b 1024")
     for bad in ("", "a b", "x;reboot", "default:$(reboot)", "../x"):
         with pytest.raises(WbError, match="--config"):
             suites.config(bad)

@@ -289,6 +289,7 @@ _CASES = (
         (Axis("rounds", "14", "how many rounds", (), 1, 9999),
          Axis("first", "0", "number of the first round", (), 0, 9999),
          Axis("ms", "2500", "length of a round", (), 100, 999999, "ms"),
+         Axis("faults", "no", "may rounds end with a disk that refuses accesses", ("no", "yes")),
          Axis("format", "all", "format, all in turn or one",
               ("all", "plain", "1k", "quota", "bigalloc", "encrypt", "fast_commit", "inline_1k", "nojournal"))),
         needs_series=True,

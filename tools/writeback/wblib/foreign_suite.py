@@ -63,7 +63,8 @@ def config(text: str) -> Config:
     mount, _, mkfs = text.partition(":")
     if not re.fullmatch(r"[a-z0-9_=,]+", mount) or not re.fullmatch(r"[A-Za-z0-9_=,^ -]*", mkfs):
         raise WbError(f"--config '{text}': MOUNT[:MKFS], such as nodelalloc or 'default:-b 1024'", 2)
-    name = re.sub(r"[^A-Za-z0-9_=,^]+", "_", text).strip("_")
+    # No comma: a directory of that name is an option of mount in the guest.
+    name = re.sub(r"[^A-Za-z0-9_=^]+", "_", text).strip("_")
     return Config(name, "" if mount == "default" else mount, mkfs)
 
 

@@ -51,6 +51,7 @@ opt_add rounds 14 '[1-9][0-9]{0,3}' "how many rounds"
 opt_add first 0 '[0-9]{1,4}' "number of the first round"
 opt_add ms 2500 '[1-9][0-9]{2,5}' "milliseconds of a round"
 opt_add format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "all in turn, or one of ${FORMATS[*]%:*}"
+opt_add faults no 'no|yes' "may rounds end with a disk that refuses accesses?"
 opt_parse "ext4 under changing mount options, latency and load." "$@"
 
 # draw(number, salt, below) - pseudo-random, by the seed and both
@@ -173,7 +174,10 @@ function run_round() {
 	[ "$2" = nojournal ] || mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
 	[ "$2" != quota ] || mount+=,usrquota
 	# Or a commit goes on without its data, and says so in the log only.
-	[ "$3" != fault ] || mount+=,data_err=abort
+	if [ "$3" = fault ]; then
+		mount+=,data_err=abort
+		options=("${options[@]/%/,data_err=abort}")
+	fi
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1 latency_ns=$FASTEST_NS \
 		queue_depth="${DEPTH[$(draw "$n" 6 ${#DEPTH[@]})]}"
 	[ "$(draw "$n" 7 2)" -eq 1 ] || echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
@@ -207,7 +211,7 @@ function run_round() {
 	check "$what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
 	disk_teardown
 	if [ "$KTAP_CNT_FAIL" -gt "$fails" ]; then
-		note "repeat with: ${0##*/} --seed=${OPT[seed]} --format=${OPT[format]} --ms=${OPT[ms]} --first=$n --rounds=1"
+		note "repeat with: ${0##*/} --seed=${OPT[seed]} --format=${OPT[format]} --faults=${OPT[faults]} --ms=${OPT[ms]} --first=$n --rounds=1"
 	else
 		rm -f "$PC_STATE".*
 	fi
@@ -226,7 +230,9 @@ for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
 	end="stop"
 	if [[ $((n % 2)) -eq 1 && $format != *:stop && $format != nojournal ]]; then
 		end="cut"
-		[[ $(((n / 2 + OPT[seed]) % 3)) -ne 0 || $format = fast_commit ]] || end="fault"
+		# Not by default: what these find on both kernels has not been told apart yet.
+		[[ ${OPT[faults]} = no || $(((n / 2 + OPT[seed]) % 3)) -ne 0 || $format = fast_commit ]] ||
+			end="fault"
 	fi
 	run_round "$n" "${format%:*}" "$end"
 done

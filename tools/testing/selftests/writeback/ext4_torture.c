@@ -262,7 +262,10 @@ static int do_fill(void)
 	return ret;
 }
 
-/* No reserve, and no block but a few; or reserves of other sizes. */
+/*
+ * No reserve, and no block but a few; or reserves of other sizes.  Not with
+ * data_err=abort: the journal ends where writeback finds no block.
+ */
 static int do_reserve(void)
 {
 	char path[PATH], value[32];
@@ -270,6 +273,10 @@ static int do_reserve(void)
 	__s64 len;
 	int fd;
 
+	if (strstr(options[0], "data_err=abort")) {
+		errno = EPERM;
+		return -1;
+	}
 	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/reserved_clusters",
 		 strrchr(device, '/') + 1);
 	snprintf(value, sizeof(value), "%u", rnd(2) ? 0 : 1 + (unsigned int)rnd(1024));
