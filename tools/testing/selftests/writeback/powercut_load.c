@@ -42,7 +42,7 @@
 #define MAX_PAUSE_US	3000
 #define MAX_LOG_US	50000
 #define PATIENCE_S	60
-#define SHIFT		(1U << 14)	/* bigalloc's clusters in the cases */
+#define SHIFT		16384		/* bytes, bigalloc's clusters in the cases */
 
 /* Shared by all writers */
 static struct shared {
