@@ -167,7 +167,7 @@ wbdisk_create $OFF sata-ssd
 wbdisk_set $OFF power 0
 numbers > "$WB_OUT/numbers" || die "the log does not say which numbers a disk takes"
 readonly QUEUE=/sys/block/wbd-$ON/queue BDI=/sys/block/wbd-$ON/bdi EXT4=/sys/fs/ext4/wbd-$ON
-ktap_set_plan $((22 + $(wc -l < "$WB_OUT/numbers")))
+ktap_set_plan $((21 + $(wc -l < "$WB_OUT/numbers")))
 note "seed ${OPT[seed]}, ${OPT[values]} values each"
 RANDOM=${OPT[seed]}
 load &
