@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""wb law: the disks that are drawn, the simulator built with the law of block/candidate, the tables."""
+"""wb law: the disks that are drawn, the simulator built with the law of the series, the tables."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ LOAD = {"readers": 4, "iops": 100, "mib": 256, "seed": 1}
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The simulator."""
     place = tmp_path_factory.mktemp("law")
-    return law.build(law.candidate(place), place)
+    return law.build(law.series_law(place), place)
 
 
 def one(program: Path, name: str, disk: dict[str, int], load: dict[str, int] | None = None,

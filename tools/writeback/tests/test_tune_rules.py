@@ -87,10 +87,18 @@ def test_wbt_target(fake: FakeMachine) -> None:
     fake.queue(wbt_lat_usec="0")
     assert advice(fake, "read-latency")["queue.sda.wbt_lat_usec"].value == "2000"
     fake.patched()
+    # Only the policy "requests" has a target.
     slow = measured(p99_us=3100.0)
-    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value == "7000"
+    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value == "2000"
     fake.queue(wbt_lat_usec="10000")
     assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value is None
+
+
+def test_bytes_mean_nothing_where_the_disk_says_that_it_turns(fake: FakeMachine) -> None:
+    fake.patched("[requests] bytes")
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    found = advice(fake, "read-latency", measured(150.0, 8000.0, 22000.0))["queue.sda.wbt_policy"]
+    assert found.value is None and "counts for nothing" in found.reason
 
 
 def test_rotation_is_believed_only_if_measured(fake: FakeMachine) -> None:

@@ -7,8 +7,8 @@ import importlib
 from wbtop import VERSION
 from wbtop.cli import guarded
 
-MODULES = ("runcmd", "bench", "lanes", "compare", "demo", "plot", "report", "check", "stress", "shell", "kernel", "deb",
-           "series", "law", "watch", "tune", "field", "package", "lab")
+MODULES = ("runcmd", "bench", "lanes", "compare", "demo", "plot", "report", "check", "stress", "foreign", "shell",
+           "kernel", "deb", "series", "law", "watch", "tune", "field", "package", "lab")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

@@ -9,9 +9,9 @@ from .errors import WbError
 from .paths import CONFIGS
 
 # User Mode Linux, the kernel of the fast lane, and what is on top of slim in each flavour.
-UML, UML_DEBUG = "uml", "uml-debug"
+UML, UML_DEBUG, UML_FOREIGN = "uml", "uml-debug", "uml-foreign"
 _ON_SLIM = {"slim": (), "tracing": ("tracing",), "debug": ("debug",), "kcsan": ("kcsan",), "btrfs": ("btrfs",),
-            UML: ("uml",), UML_DEBUG: ("debug", "uml", "uml-debug")}
+            UML: ("uml",), UML_DEBUG: ("debug", "uml", "uml-debug"), UML_FOREIGN: ("uml", "uml-foreign")}
 FLAVOURS = tuple(_ON_SLIM)
 
 
@@ -37,7 +37,7 @@ def fragments(flavour: str, series: bool = False) -> str:
 
 def is_uml(flavour: str) -> bool:
     """Whether a kernel of ``flavour`` is a program for the host, not a machine's."""
-    return flavour in (UML, UML_DEBUG)
+    return flavour in (UML, UML_DEBUG, UML_FOREIGN)
 
 
 def with_hz(top: str, hz: int = 1000) -> str:

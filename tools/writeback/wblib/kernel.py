@@ -286,6 +286,28 @@ def modules(kernel: Kernel) -> Path:
     return dest
 
 
+def install_modules(kernel: Kernel) -> Path:
+    """/lib/modules for ``kernel``: a directory with one of its release; cached by its key."""
+    dest = BUILD / "modules" / kernel.key[:12]
+    if dest.is_dir():
+        return dest
+    with base.lock("kernel"):
+        if dest.is_dir():
+            return dest
+        _objects(kernel)
+        new = dest.with_suffix(".new")
+        base.remove(new)
+        new.mkdir(parents=True)
+        log = BUILD / "log" / f"modules-{kernel.name}-{kernel.flavour}.log"
+        log.unlink(missing_ok=True)
+        compile_in(make(kernel.kdir.parent, kernel.kdir, f"INSTALL_MOD_PATH={new}", "INSTALL_MOD_STRIP=1",
+                        "modules_install"), log, "installing the modules")
+        # The two links lead to the object directory.
+        (new / "lib/modules").rename(dest)
+        base.remove(new)
+    return dest
+
+
 def gen_tar(kernel: Kernel, tarball: Path) -> Path:
     """Pack the installed kselftests into ``tarball`` as 'make gen_tar' does; the suffix picks the compression."""
     temp = tarball.with_name(f".{os.getpid()}.{tarball.name}")

@@ -2,7 +2,7 @@
 """``wb law``: a control law of writeback throttling in front of a thousand random disks, in minutes.
 
 The program below ``tools/testing/selftests/writeback/law`` is built from the kernel's file of a law
-(blk-wbt-law.c, as block/candidate brings it) and wbdisk's own models.  This
+(blk-wbt-law.c, as the series brings it) and wbdisk's own models.  This
 draws disks and loads by seed, runs each with every law, and
 compares with the same disk on which only the tags bound what is in flight.
 """
@@ -35,7 +35,7 @@ DRAIN_LIMITS = (1.03, 1.10)
 READS_LIMIT = 1.02
 EXAMPLES = """\
 examples:
-  wb law                                 1000 disks, the law in block/candidate and three others
+  wb law                                 1000 disks, the law of the series and three others
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
@@ -81,7 +81,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--law", default=",".join(LAWS), metavar="NAMES",
                    help=f"laws to run beside none, of {', '.join(LAWS)} (default all; law is the series')")
     p.add_argument("--kernel", metavar="TREE",
-                   help="kernel source with block/blk-wbt-law.c (default: the law in block/candidate)")
+                   help="kernel source with block/blk-wbt-law.c (default: the law of the series)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
     p.add_argument("--print", action="store_true", dest="show", help="print the disks instead of running them")
     p.add_argument("--worst", type=int, default=10, metavar="N", help="of each law, with a replay each (default 10)")
@@ -197,15 +197,15 @@ def draw(seed: int) -> Case:
 # ---- the simulator -----------------------------------------------------------
 
 
-def candidate(out: Path) -> Path:
-    """The kernel's files of the law, as the patches in block/candidate bring them, in a folder below ``out``."""
-    place = out / "candidate"
+def series_law(out: Path) -> Path:
+    """The kernel's files of the law, as the patches in block/ bring them, in a folder below ``out``."""
+    place = out / "series"
     base.remove(place)
     place.mkdir(parents=True)
-    patches = sorted((ROOT / "block" / "candidate").glob("*.patch"))
+    patches = sorted((ROOT / "block").glob("*.patch"))
     # Not the repository around build/: there git would leave out every file that is not below it.
     proc.run(["git", "apply", "--include=block/blk-wbt-law.[ch]", *patches], cwd=place,
-             env={"GIT_CEILING_DIRECTORIES": str(out)}, what="taking the law from block/candidate")
+             env={"GIT_CEILING_DIRECTORIES": str(out)}, what="taking the law from block/")
     return place / "block"
 
 
@@ -295,7 +295,7 @@ def _laws(text: str) -> list[str]:
 def command(args: argparse.Namespace) -> int:
     """``wb law``."""
     laws = _laws(args.law)
-    law_in = Path(args.kernel).absolute() / "block" if args.kernel else candidate(BUILD / "law")
+    law_in = Path(args.kernel).absolute() / "block" if args.kernel else series_law(BUILD / "law")
     jobs = args.jobs or proc.cpus()
     program = build(law_in, BUILD / "law")
     if args.disk:

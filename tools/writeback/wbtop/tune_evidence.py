@@ -22,24 +22,21 @@ EVIDENCE = {
         "wb run read-latency --kernel stock --disk fifo --max-sectors-kb 128", "block.md",
         ("30.3", "8.45", "2.68", "2.65")),
     "none_stock": Evidence(
-        "stock kernel, modelled SATA SSD: read p99.95 70.8 -> 19.3 ms, drain 3.14 -> 2.34 s",
-        "wb run read-latency --kernel stock --disk sata --sched mq-deadline (and none)", "block.md",
-        ("70.8", "19.3", "3.14", "2.34")),
+        "stock's policy, modelled SATA SSD: read p99.95 117 -> 67.2 ms, drain 2.188 -> 2.195 s",
+        "wb run read-latency --lane fast --reader open --disk sata --policy requests --sched mq-deadline (and none)",
+        "block.md", ("117", "67.2", "2.188", "2.195")),
     "sched_patched": Evidence(
-        "with wbt_policy bytes, modelled SATA SSD: read p99.95 2.31 ms under mq-deadline, 2.18 under none",
-        "wb run read-latency --kernel patched --disk sata --sched mq-deadline (and none)", "block.md",
-        ("2.31", "2.18")),
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.76 ms under mq-deadline, 1.77 under none",
+        "wb run read-latency --lane fast --reader open --disk sata --sched mq-deadline (and none)", "block.md",
+        ("1.76", "1.77")),
     "bytes": Evidence(
-        "modelled SATA SSD: read p99.95 19.3 -> 2.18 ms, drain 2.34 -> 2.36 s",
-        "wb run read-latency --disk sata --kernel patched (and --policy requests)", "block.md",
-        ("19.3", "2.18", "2.34", "2.36")),
-    "bytes_hdd": Evidence(
-        "modelled hard disk: read p99.95 513.8 -> 333.45 ms, drain 1.94 -> 2.03 s",
-        "wb run read-latency --disk hdd --mib 256 --kernel patched (and stock)", "block.md",
-        ("513.8", "333.45", "1.94", "2.03")),
+        "modelled SATA SSD: read p99.95 67.2 -> 1.77 ms, drain 2.195 -> 2.094 s",
+        "wb run read-latency --lane fast --reader open --disk sata (and --policy requests)", "block.md",
+        ("67.2", "1.77", "2.195", "2.094")),
     "bytes_fsync": Evidence(
-        "4-KiB append + fsync beside readers and dd: p99 43.8 -> 4.69 ms",
-        "wb run read-latency --disk fifo --probe fsync --kernel patched (and stock)", "block.md", ("43.8", "4.69")),
+        "4-KiB append + fsync beside readers and dd: p99.95 of the reads 81.2 -> 2.35 ms",
+        "wb run read-latency --lane fast --reader open --disk fifo --probe fsync (and --policy requests)", "block.md",
+        ("81.2", "2.35")),
     "dirty_small": Evidence(
         "stock kernel, modelled disk of 450 MB/s, limit of 64 instead of 384 MiB: read p99 1.17 -> 26.3 ms, p99.95 "
         "85.5 -> 50.6 ms, drain 3.47 -> 3.49 s",

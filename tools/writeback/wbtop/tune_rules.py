@@ -211,9 +211,12 @@ def _scheduler(case: Case, disk: Disk) -> Advice | None:
 
 def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
     found: list[Advice | None] = []
-    if disk.wbt_policy is not None:
-        evidence = "bytes_hdd" if case.rotating(disk) else "bytes_fsync" if case.goal == "database" else "bytes"
-        reason = "limits what is in front of a read to what the disk drains in a share of wbt_lat_usec " \
+    if disk.wbt_policy is not None and disk.rotational:
+        found.append(_queue(disk, "wbt_policy", disk.wbt_policy, None, "counts for nothing on a disk that says that "
+                            "it turns: the time of the arm is not in the queue"))
+    elif disk.wbt_policy is not None:
+        evidence = "bytes_fsync" if case.goal == "database" else "bytes"
+        reason = "limits what is in front of a read to what the disk delivers within its own latency " \
                  "(Documentation/block/writeback-throttling.rst)"
         if disk.wbt_policy == "bytes":
             found.append(_queue(disk, "wbt_policy", "bytes", None, f"{reason}: {cite(evidence)}"))
@@ -225,23 +228,16 @@ def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
 
 
 def _wbt_lat(case: Case, disk: Disk) -> Advice:
-    """The default, unless the idle disk itself needs more than half of it: step 3 of the control law."""
+    """The default of the medium; only the policy "requests" has a target."""
     now = disk.wbt_lat_usec
     default = wbt_default_usec(rotating=case.rotating(disk))
-    p99 = case.measured.read_p99_us
-    need = int(2 * p99 + 999) // 1000 * 1000 if p99 else 0
     if disk.scheduler == "bfq":
         return _queue(disk, "wbt_lat_usec", now, None, "bfq turns wbt off by itself")
-    if disk.wbt_policy is not None and need > default:
-        return _queue(disk, "wbt_lat_usec", now, need if now == 0 or now < need else None,
-                      f"2 x the idle disk's own p99 of 4-KiB reads, {p99:.0f} us: below, the control law never sees "
-                      "its target met (step 3 in Documentation/block/writeback-throttling.rst)",
-                      "the limit no longer shrinks to two requests for latency that is the disk's own")
     if now == 0:
         return _queue(disk, "wbt_lat_usec", now, default, f"throttling is off; {default} is the kernel's default "
                       f"{'with' if case.rotating(disk) else 'without'} rotating media", cite("wbt_off"))
     if disk.rotational and not case.rotating(disk) and now == wbt_default_usec(rotating=True):
-        return _queue(disk, "wbt_lat_usec", now, max(default, need),
+        return _queue(disk, "wbt_lat_usec", now, default,
                       f"queue/rotational says 1, but 99 % of the reads took less than half a turn at 15000 rpm "
                       f"({HALF_TURN_US} us): the default of media that do not rotate",
                       "the limit is that for a target of 2 ms instead of 75 ms")
@@ -252,7 +248,7 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
     now = disk.max_sectors_kb
     if now is None:
         return None
-    if disk.wbt_policy is not None and disk.wbt_lat_usec != 0:
+    if disk.wbt_policy is not None and disk.wbt_lat_usec != 0 and not disk.rotational:
         return _queue(disk, "max_sectors_kb", now, None, "wbt_policy bytes splits writes while readers are active "
                       "(Documentation/block/writeback-throttling.rst): need not be lowered")
     if case.rotating(disk):

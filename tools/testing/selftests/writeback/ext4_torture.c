@@ -9,7 +9,9 @@
  * answers at once; the file system is frozen and thawed; caches are dropped; files
  * of DIR are defragmented (EXT4_IOC_MOVE_EXT), asked for their blocks (FIBMAP),
  * read, and sent to the disk; a file is swapped to; quotas are turned off and on;
- * most of the free space is taken and given back; what is free is trimmed.
+ * most of the free space is taken and given back, or all of it, the reserve of the
+ * file system included; it grows, if the disk is larger; memory is reclaimed; what is
+ * free is trimmed.
  *
  * Prints, for each of these, how often it was tried and how often it worked, which
  * it need not, and why if it never did.  Exits 0 with the file system thawed and the
@@ -41,8 +43,11 @@
 #define MAX_PAUSE_US	20000
 #define MAX_STALL_MS	3000
 #define MAX_FROZEN_US	100000
+#define MAX_FULL_US	200000
+#define GROW_BYTES	(8 << 20)
 #define SWAP_PAGES	64
 #define PATH		4096
+#define RECLAIM		"/sys/fs/cgroup/memory.reclaim"
 
 /* fs/ext4/ext4.h */
 struct move_extent {
@@ -51,6 +56,11 @@ struct move_extent {
 };
 
 #define EXT4_IOC_MOVE_EXT	_IOWR('f', 15, struct move_extent)
+#define EXT4_IOC_RESIZE_FS	_IOW('f', 16, __u64)
+/* Of the superblock: where it is, and in it. */
+#define SB_OFFSET		1024
+#define SB_BLOCKS		0x4
+#define SB_LOG_BLOCK_SIZE	0x18
 
 static const char *dir, *device, *disk;
 static char **options;
@@ -252,6 +262,80 @@ static int do_fill(void)
 	return ret;
 }
 
+/*
+ * No reserve, and no block but a few; or reserves of other sizes.  Not with
+ * data_err=abort: the journal ends where writeback finds no block.
+ */
+static int do_reserve(void)
+{
+	char path[PATH], value[32];
+	struct statvfs v;
+	__s64 len;
+	int fd;
+
+	if (strstr(options[0], "data_err=abort")) {
+		errno = EPERM;
+		return -1;
+	}
+	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/reserved_clusters",
+		 strrchr(device, '/') + 1);
+	snprintf(value, sizeof(value), "%u", rnd(2) ? 0 : 1 + (unsigned int)rnd(1024));
+	if (put(path, value))
+		return -1;
+	if (strcmp(value, "0"))
+		return 0;
+	snprintf(path, sizeof(path), "%s/last", dir);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || fstatvfs(fd, &v)) {
+		close(fd);
+		return -1;
+	}
+	/* What others take meanwhile, and the tree of this file, may be in the way. */
+	len = ((__s64)v.f_bfree - (__s64)rnd(16)) * v.f_frsize;
+	while (len > 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, len))
+		len -= (1 + (__s64)rnd(16)) * v.f_frsize;
+	pause_us(rnd(MAX_FULL_US));
+	close(fd);
+	return unlink(path);
+}
+
+/* Up to what the disk has. */
+static int do_grow(void)
+{
+	__u32 blocks, log;
+	__u64 now, most;
+	int fd, ret;
+
+	fd = open(device, O_RDONLY);
+	if (fd < 0)
+		return -1;
+	ret = pread(fd, &blocks, sizeof(blocks), SB_OFFSET + SB_BLOCKS) != sizeof(blocks) ||
+	      pread(fd, &log, sizeof(log), SB_OFFSET + SB_LOG_BLOCK_SIZE) != sizeof(log) ||
+	      ioctl(fd, BLKGETSIZE64, &most);
+	close(fd);
+	if (ret)
+		return -1;
+	most >>= 10 + log;
+	if (blocks >= most) {
+		errno = EFBIG;
+		return -1;
+	}
+	now = blocks + 1 + rnd(GROW_BYTES >> (10 + log));
+	if (now > most)
+		now = most;
+	return ioctl(root, EXT4_IOC_RESIZE_FS, &now);
+}
+
+/* As when memory is short: pages go, and what ext4 and jbd2 remember of extents. */
+static int do_reclaim(void)
+{
+	char value[32];
+
+	snprintf(value, sizeof(value), "%u", (1 + (unsigned int)rnd(64)) << 20);
+	/* EAGAIN: there was less than that. */
+	return put(RECLAIM, value) && errno != EAGAIN ? -1 : 0;
+}
+
 static int do_trim(void)
 {
 	struct fstrim_range range = { 0, -1ULL, 0 };
@@ -279,6 +363,9 @@ static const struct rule {
 	{ "swap", do_swap, 2, 1 },
 	{ "quota", do_quota, 2, 1 },
 	{ "trim", do_trim, 2, 1 },
+	{ "reserve", do_reserve, 2, 1 },
+	{ "grow", do_grow, 2, 1 },
+	{ "reclaim", do_reclaim, 2, 2 },
 };
 
 static struct counts {

@@ -167,7 +167,7 @@ wbdisk_create $OFF sata-ssd
 wbdisk_set $OFF power 0
 numbers > "$WB_OUT/numbers" || die "the log does not say which numbers a disk takes"
 readonly QUEUE=/sys/block/wbd-$ON/queue BDI=/sys/block/wbd-$ON/bdi EXT4=/sys/fs/ext4/wbd-$ON
-ktap_set_plan $((22 + $(wc -l < "$WB_OUT/numbers")))
+ktap_set_plan $((21 + $(wc -l < "$WB_OUT/numbers")))
 note "seed ${OPT[seed]}, ${OPT[values]} values each"
 RANDOM=${OPT[seed]}
 load &
@@ -176,7 +176,6 @@ high=
 [ ! -e $QUEUE/wbt_policy ] || high=$LATENCY_US_MAX
 fuzz $QUEUE/wbt_lat_usec "${high:+0}" "$high"
 fuzz $QUEUE/wbt_policy "" "" "bytes requests"
-fuzz $QUEUE/wbt_drain_pct 0 100
 fuzz $VM/dirty_drain_ms 0 $INT_MAX
 fuzz $VM/dirty_expire_centisecs 0 $U32_MAX
 # The kernel takes any int here, and prints it as one.

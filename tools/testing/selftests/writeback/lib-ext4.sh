@@ -13,7 +13,7 @@ readonly EXT4_MOUNTS=(delalloc nodelalloc "nodelalloc,dioread_nolock")
 declare -Ar EXT4_FORMAT=(
 	[plain]="" [1k]="-b 1024" [quota]="-O quota" [bigalloc]="-O bigalloc -C 16384"
 	[inline_data]="-O inline_data -I 256" [fast_commit]="-O fast_commit"
-	[nojournal]="-O ^has_journal" [no_extents]="-O ^extent,^64bit"
+	[nojournal]="-O ^has_journal" [encrypt]="-O encrypt" [no_extents]="-O ^extent,^64bit"
 )
 
 # ext4_stale(mib) - fill the disk with 0xAA, the old data that nobody may see
@@ -23,11 +23,12 @@ function ext4_stale() {
 }
 
 # ext4_format([options of mke2fs...]) - keeps what is in the data blocks; blocks of
-# 4 KiB, which mke2fs would not take for a small disk, unless the options say else
+# 4 KiB, which mke2fs would not take for a small disk, unless the options say else; as
+# large as EXT4_SIZE says if that is set
 function ext4_format() {
 	mke2fs -q -F -t ext4 -U "$FS_UUID" -b 4096 \
 		-E "nodiscard,hash_seed=$HASH_SEED,lazy_itable_init=0,lazy_journal_init=0" \
-		"$@" "$DISK_DEV"
+		"$@" "$DISK_DEV" ${EXT4_SIZE:+"$EXT4_SIZE"}
 }
 
 # ext4_new(mount options, [options of mke2fs...]) - a new file system, mounted, or

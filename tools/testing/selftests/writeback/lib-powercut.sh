@@ -53,13 +53,14 @@ function pc_mount() {
 	fi
 }
 
-# pc_load(number, seed, ms, [cut file, [writers]]) - work for so long, then cut the
-# power or stop; PC_STATE is what must be there.  Prints nothing unless something
-# failed meanwhile.
+# pc_load(number, seed, ms, [cut file, [writers, [fault]]]) - work for so long, then cut
+# the power, or let some accesses fail and work for as long again, or stop; PC_STATE is
+# what must be there.  Prints nothing unless something failed meanwhile.
 function pc_load() {
 	local log=$WB_OUT/load
 	PC_STATE=$WB_OUT/state-$1
-	"$WB_DIR/powercut_load" "$MNT" "$PC_STATE" "$1" "$2" "${5:-$PC_WRITERS}" "$3" ${4:+"$4"} \
+	"$WB_DIR/powercut_load" "$MNT" "$PC_STATE" "$1" "$2" "${5:-$PC_WRITERS}" "$3" \
+		${4:+"$4"} ${6:+"$6"} \
 		> "$log" 2>&1 && return
 	note_file "$log"
 	return 1

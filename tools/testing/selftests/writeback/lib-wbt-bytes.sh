@@ -87,10 +87,9 @@ function slow_down() {
 
 READERS_PID=
 
-# ioprio classes of readers: SCHED_FIFO alone would make theirs RT, for which
-# mq-deadline keeps all other requests back for 10 s.
-readonly CLASS_RT=1 CLASS_BE=2
-READER_CLASS=$CLASS_BE
+# ioprio class of readers: SCHED_FIFO alone would make it RT, for which mq-deadline
+# keeps all other requests back for 10 s.
+readonly CLASS_BE=2
 
 # fio_start(options...) - readers, at a higher priority than everything else
 function fio_start() {
@@ -98,7 +97,7 @@ function fio_start() {
 		--size="${READ_MIB}m" --rw=randread --bs=4k --direct=1 --ioengine=psync \
 		--thread=1 --time_based --clocksource=clock_gettime \
 		--randseed="${OPT[seed]}" --rate_iops="$READER_IOPS" \
-		--prioclass="$READER_CLASS" --prio=4 "$@"
+		--prioclass="$CLASS_BE" --prio=4 "$@"
 }
 
 # all_read() - has every disk completed some reads?
@@ -147,7 +146,7 @@ function at_rest() {
 	local left
 	sync
 	sleep "$REST"
-	left=$(awk '/^(inflight|held|held_bytes|gate) / && $2 != 0' "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes") ||
+	left=$(awk '/^(inflight|held|held_bytes) / && $2 != 0' "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes") ||
 		return
 	[ -z "$left" ] && return
 	note "${left//$'\n'/, } of $DISK_NAME is left"

@@ -2,15 +2,17 @@
 /*
  * Random work on files until the power is cut, and what must be there afterwards.
  *
- *	powercut_load DIR STATE CUT SEED WRITERS MS [CUTFILE]
+ *	powercut_load DIR STATE CUT SEED WRITERS MS [CUTFILE [FAULT]]
  *
  * WRITERS processes change files of their own below DIR: write, overwrite, append,
  * through mmap and O_DIRECT, too; truncate, punch, zero, fallocate, unlink; fsync,
  * fdatasync, syncfs, sync_file_range; sometimes one is read behind the page cache
  * after its fsync, and must be what was written.  After MS milliseconds "1" is written to
- * CUTFILE, which cuts the power; without CUTFILE they sync all and stop.  Each then
- * writes what it knows to STATE.N, in a file system that survives.  CUT is part of
- * all data (powercut.h).
+ * CUTFILE, which cuts the power; without CUTFILE they sync all and stop, and until
+ * then blocks are inserted and collapsed again, too.  With FAULT, that is written to
+ * CUTFILE: from then on some accesses fail, and the work goes on for as long again with
+ * other files than those that had an error.  Each then writes what it knows to STATE.N,
+ * in a file system that survives.  CUT is part of all data (powercut.h).
  *
  * Prints "ops N acks N files N" and exits 0; 1 with a line if anything failed while
  * the power was on, or went on for a minute after it; 2 on bad usage.
@@ -40,15 +42,17 @@
 #define MAX_PAUSE_US	3000
 #define MAX_LOG_US	50000
 #define PATIENCE_S	60
+#define SHIFT		16384		/* bytes, bigalloc's clusters in the cases */
 
 /* Shared by all writers */
 static struct shared {
-	volatile int cut, stop;
+	volatile int cut, stop, fault;
 	unsigned long ops, acks, files;
 } *shared;
 
 static const char *dir;
 static unsigned int writer, cut_number;
+static int may_shift;
 static struct pc_file *files;
 static int nr_files, slot[SLOTS], fds[SLOTS];
 static __u64 *buf, *back;
@@ -219,6 +223,23 @@ static int op_fallocate(int s, int mode, __u32 first, __u32 units)
 	       no_room(s, "fallocate") : 0;
 }
 
+/*
+ * Blocks move to higher offsets and back.  A power cut between the two would leave
+ * them at other places than their data says.
+ */
+static int op_shift(int s, __u32 first, __u32 units)
+{
+	off_t at = first * PC_UNIT / SHIFT * SHIFT;
+	off_t len = (1 + units * PC_UNIT / SHIFT) * SHIFT;
+
+	if (at >= (off_t)(files[slot[s]].size * PC_UNIT))
+		return 0;
+	if (fallocate(fds[s], FALLOC_FL_INSERT_RANGE, at, len))
+		return errno == EOPNOTSUPP ? 0 : no_room(s, "insert range");
+	return fallocate(fds[s], FALLOC_FL_COLLAPSE_RANGE, at, len) ?
+	       no_room(s, "collapse range") : 0;
+}
+
 /* 1 if a fault could not be served */
 static int store(char *to, size_t len)
 {
@@ -260,13 +281,32 @@ static int op_mmap(int s, __u32 first, __u32 units)
 	return lost ? failed(f, "store to a mapping") : 0;
 }
 
+/*
+ * syncfs() tells an error once, and a file opened later of none before it.  What was
+ * written to a file and failed, this tells who has it open, and writes nothing.
+ */
+static int leave_failed(void)
+{
+	int s;
+
+	for (s = 0; s < SLOTS; s++)
+		if (sync_file_range(fds[s], 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) &&
+		    (shared->fault ? replace(s) : no_room(s, "writeback")))
+			return -1;
+	return 0;
+}
+
 static int op_sync(int s, int kind)
 {
 	int i;
 
 	if (kind == 0) {
-		if (syncfs(fds[s]))
+		if (syncfs(fds[s]) && !shared->fault && errno != ENOSPC)
 			return failed(&files[slot[s]], "syncfs");
+		if (leave_failed())
+			return -1;
+		if (syncfs(fds[s]))
+			return 0;
 		for (i = 0; i < nr_files; i++) {
 			if (files[i].life == PC_DOOMED || files[i].life == PC_GONE)
 				files[i].life = PC_GONE;
@@ -276,7 +316,7 @@ static int op_sync(int s, int kind)
 		return 0;
 	}
 	if (kind < 4 ? fdatasync(fds[s]) : fsync(fds[s]))
-		return failed(&files[slot[s]], "fsync");
+		return no_room(s, "fsync");
 	confirm(&files[slot[s]]);
 	return 0;
 }
@@ -291,6 +331,8 @@ static int op_reread(int s)
 
 	if (op_sync(s, 4))
 		return -1;
+	if (f != &files[slot[s]])
+		return 0;
 	posix_fadvise(fds[s], 0, 0, POSIX_FADV_DONTNEED);
 	while (done < len) {
 		n = pread(fds[s], (char *)back + done, len - done, done);
@@ -314,9 +356,8 @@ static int op_reread(int s)
 	return 0;
 }
 
-static int step(void)
+static int step(int s)
 {
-	int s = rnd(SLOTS);
 	struct pc_file *f = &files[slot[s]];
 	__u32 units = 1 + rnd(2U << rnd(8)), first = rnd(f->size + f->size / 4 + 16);
 
@@ -356,7 +397,9 @@ static int step(void)
 		sync_file_range(fds[s], 0, 0, SYNC_FILE_RANGE_WRITE);
 		return 0;
 	case 25:
-		return rnd(2) ? replace(s) : 0;
+		if (rnd(2))
+			return replace(s);
+		return may_shift ? op_shift(s, first, units) : 0;
 	case 26:
 		return rnd(4) ? 0 : op_reread(s);
 	default:
@@ -396,7 +439,8 @@ static void work(const char *state, __u64 seed)
 		going = !begin(s);
 	while (going && !shared->stop) {
 		usleep(rnd(MAX_PAUSE_US));
-		going = !step();
+		s = rnd(SLOTS);
+		going = !step(s) || (shared->fault && !replace(s));
 	}
 	/* Without a cut all of it must be there, not only what was synced. */
 	if (going)
@@ -415,13 +459,14 @@ static void pause_ms(long ms)
 int main(int argc, char **argv)
 {
 	int i, status, fd = -1, bad = 0, writers;
+	const char *value = "1";
 	pid_t child[PC_FILES / FILES];
 
 	writers = argc >= 7 ? atoi(argv[5]) : 0;
-	if (argc < 7 || argc > 8 || writers < 1 || writers > (int)(PC_FILES / FILES) ||
+	if (argc < 7 || argc > 9 || writers < 1 || writers > (int)(PC_FILES / FILES) ||
 	    strtoul(argv[3], NULL, 10) >= PC_CUTS || atol(argv[6]) < 1) {
 		fprintf(stderr,
-			"usage: powercut_load DIR STATE CUT SEED WRITERS MS [CUTFILE]\n");
+			"usage: powercut_load DIR STATE CUT SEED WRITERS MS [CUTFILE [FAULT]]\n");
 		return 2;
 	}
 	dir = argv[1];
@@ -431,9 +476,12 @@ int main(int argc, char **argv)
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
-	if (argc == 8)
+	if (argc == 9)
+		value = argv[8];
+	may_shift = argc == 7;
+	if (argc > 7)
 		fd = open(argv[7], O_WRONLY);
-	if (argc == 8 && fd < 0) {
+	if (argc > 7 && fd < 0) {
 		printf("%s: %s\n", argv[7], strerror(errno));
 		return 1;
 	}
@@ -444,10 +492,17 @@ int main(int argc, char **argv)
 			work(argv[2], strtoull(argv[4], NULL, 10));
 	}
 	pause_ms(atol(argv[6]));
-	shared->cut = argc == 8;
+	shared->fault = argc == 9;
+	shared->cut = argc > 7;
 	shared->stop = argc == 7;
-	if (argc == 8 && write(fd, "1", 1) != 1)
+	if (argc > 7 && write(fd, value, strlen(value)) != (ssize_t)strlen(value)) {
 		printf("%s: %s\n", argv[7], strerror(errno));
+		bad++;
+	}
+	if (argc == 9) {
+		pause_ms(atol(argv[6]));
+		shared->stop = 1;
+	}
 	for (i = 0; i < PATIENCE_S * 10; i++) {
 		while (waitpid(-1, &status, WNOHANG) > 0) {
 			bad += status != 0;

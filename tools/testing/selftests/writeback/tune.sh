@@ -33,7 +33,7 @@ function settings_snapshot() {
 	local file bdi
 	bdi=/sys/class/bdi/$(< "/sys/block/$DISK_NAME/dev")
 	for file in "$VM"/dirty_{bytes,ratio,background_bytes,background_ratio,expire_centisecs,writeback_centisecs} \
-	    "/sys/block/$DISK_NAME/queue/"{scheduler,max_sectors_kb,nr_requests,wbt_lat_usec,wbt_policy,wbt_drain_pct} \
+	    "/sys/block/$DISK_NAME/queue/"{scheduler,max_sectors_kb,nr_requests,wbt_lat_usec,wbt_policy} \
 	    "$bdi"/{max_ratio_fine,strict_limit,max_drain_ms}; do
 		[ ! -e "$file" ] || echo "$file $(cat "$file" 2>&1)"
 	done

@@ -7,7 +7,6 @@
 #		limit of the tracepoint wbt_bytes, and no request is larger than
 #		its max_io: on several disks, schedulers, file systems and stacks
 #	leave	without readers the bound goes, and comes back with them
-#	single	metadata that a writer reads hardly counts
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
 # "requests" is the control: it must break the bound.
@@ -20,17 +19,13 @@
 readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.
 readonly WINDOWS_MIN=4
-# A read of metadata counts for one, which may begin in another.
-readonly SINGLE_WINDOWS=2
-# After so many s the kernel knows no more of earlier readers.
-readonly FORGET=1
 # The control must exceed the bound by this factor.
 readonly CONTROL_FACTOR=2
 readonly LEAVE_MS=300
-# A release that began before the first read may end after it.
-readonly OBEY_MS=5
+# A write that waits for a request when the first read comes goes as it is: on this
+# disk, one of 1 MiB behind what is there takes 7 ms, and sets out when as much is done.
+readonly OBEY_MS=20
 readonly HUGE=9223372036854775807	# largest s64: in ns it is none any more
-readonly LONGEST=18446744073709551	# us, 585 years: the ns fit a u64
 
 opt_parse "Throttling by bytes: its attributes, and the bound on what reads wait behind." "$@"
 
@@ -65,7 +60,7 @@ declare -A SEEN
 # measure(disk) - what the trace says about it, in SEEN:
 #	windows active		events wbt_bytes, those with readers
 #	limit max_io		the largest of them, and of when the load began
-#	rate_min rate_max p99	of those with readers, bytes/s and ns
+#	rate_max		of those with readers, bytes/s
 #	reads ahead		reads that arrived, most bytes of writes ahead of one
 #	writes bytes largest	write requests issued
 #	sync			bytes of them that someone waits for
@@ -89,8 +84,6 @@ function measure() {
 			if (!number("active")) next
 			active++
 			if ((v = number("rate")) > rate_max) rate_max = v
-			if (v < rate_min || active == 1) rate_min = v
-			if ((v = number("p99")) > p99) p99 = v
 		}
 		$4 != dev { next }
 		$1 == "wbdisk_queue" && $5 == "read" {
@@ -105,7 +98,7 @@ function measure() {
 		}
 		END {
 			printf "windows %d\nactive %d\nlimit %.0f\nmax_io %d\n", windows, active, limit, max_io
-			printf "rate_min %.0f\nrate_max %.0f\np99 %.0f\n", rate_min, rate_max, p99
+			printf "rate_max %.0f\n", rate_max
 			printf "reads %d\nahead %.0f\n", reads, ahead
 			printf "writes %d\nbytes %.0f\nlargest %d\nsync %.0f\n", writes, bytes, largest, sync
 		}')
@@ -128,9 +121,9 @@ function takes() {
 # refuses(attribute, value, [error]) - is it refused, and everything as it was?
 function refuses() {
 	local before after err
-	before=$(cat "/sys/block/$DISK_NAME/queue/"{wbt_policy,wbt_drain_pct,wbt_lat_usec})
+	before=$(cat "/sys/block/$DISK_NAME/queue/"{wbt_policy,wbt_lat_usec})
 	err=$({ echo "$2" > "$(queue_file "$1")"; } 2>&1)
-	after=$(cat "/sys/block/$DISK_NAME/queue/"{wbt_policy,wbt_drain_pct,wbt_lat_usec})
+	after=$(cat "/sys/block/$DISK_NAME/queue/"{wbt_policy,wbt_lat_usec})
 	if [ -z "$err" ]; then
 		note "$1 took '${2:0:40}'; it is now $(queue_get "$1")"
 		queue_set wbt_lat_usec -1
@@ -151,19 +144,13 @@ function test_sysfs() {
 	fresh fifo xfs none ""
 	check "sysfs: wbt_policy lists both, bytes is the default" \
 		[ "$(< "$(queue_file wbt_policy)")" = "requests [bytes]" ]
-	check "sysfs: wbt_drain_pct is 95 by default" [ "$(queue_get wbt_drain_pct)" = 95 ]
+	check "sysfs: there is no wbt_drain_pct" [ ! -e "$(queue_file wbt_drain_pct)" ]
 	for value in requests bytes; do
 		check "sysfs: wbt_policy takes $value" takes wbt_policy "$value"
 	done
 	for value in "" byte "bytes x" "bytes,requests" 1 BYTES "[bytes]" "${long// /b}"; do
 		check "sysfs: wbt_policy refuses '${value:0:16}'" \
 			refuses wbt_policy "$value" "Invalid argument"
-	done
-	for value in 0 100 95; do
-		check "sysfs: wbt_drain_pct takes $value" takes wbt_drain_pct "$value"
-	done
-	for value in 101 -1 4294967296 4294967391 99999999999999999999 "" 5x x; do
-		check "sysfs: wbt_drain_pct refuses '$value'" refuses wbt_drain_pct "$value"
 	done
 	for value in 1 10000000 2000; do
 		check "sysfs: wbt_lat_usec takes $value" takes wbt_lat_usec "$value"
@@ -176,27 +163,6 @@ function test_sysfs() {
 	disk_teardown
 }
 
-# What the disk drains in such a time is no u64; a fast one, so that not even a
-# 128-bit quotient is.
-function test_longest() {
-	local before after
-	fresh_raw nvme
-	queue_set scheduler none
-	load "$DISK_DEV" "$RAW_MIB"
-	before=$(bytes_get "$DISK_NAME" limit)
-	note "target of $LONGEST us at $(bytes_get "$DISK_NAME" rate) bytes/s"
-	if ! queue_set wbt_lat_usec "$LONGEST"; then
-		check "sysfs: refused, the longest target changes nothing" \
-			[ "$(bytes_get "$DISK_NAME" limit)" = "$before" ]
-	else
-		load "$DISK_DEV" "$RAW_MIB"
-		after=$(bytes_get "$DISK_NAME" limit)
-		check "sysfs: with the longest target the limit is larger than before" \
-			holds "$after > 10 * $before"
-	fi
-	disk_teardown
-}
-
 # flips() - change everything next to readers and a writer
 function flips() {
 	local i value
@@ -205,7 +171,7 @@ function flips() {
 			takes wbt_policy "$value" || return
 			sleep .02
 		done
-		takes wbt_drain_pct $((i * 25)) && takes wbt_lat_usec $((1000 + i)) || return
+		takes wbt_lat_usec $((1000 + i)) || return
 		for value in mq-deadline none; do
 			takes scheduler "$value" || return
 			sleep .02
@@ -241,24 +207,26 @@ function test_flips() {
 
 # ---- bound -----------------------------------------------------------------
 
-# bound_results(label) - four results for the load before
+# bound_results(label, [merged]) - four results for the load before; bios that
+# are merged may get as long as the limit
 function bound_results() {
-	local label=$1 name ran=1 behind=1 within=1 small=1
+	local label=$1 most=max_io name ran=1 behind=1 within=1 small=1
+	[ "${2:-}" != merged ] || most=limit
 	for name in "${DISK_LOWER[@]}"; do
 		measure "$name"
 		note "$label: $name: limit ${SEEN[limit]}, max_io ${SEEN[max_io]};" \
 			"${SEEN[reads]} reads, ahead at most ${SEEN[ahead]};" \
 			"${SEEN[writes]} writes, ${SEEN[sync]} of ${SEEN[bytes]} bytes sync, largest ${SEEN[largest]}, peak ${PEAK[$name]};" \
-			"rate ${SEEN[rate_min]}..${SEEN[rate_max]}, p99 ${SEEN[p99]}, ${SEEN[active]} windows"
+			"rate at most ${SEEN[rate_max]}, ${SEEN[active]} windows"
 		[[ ${SEEN[active]} -ge $WINDOWS_MIN && ${SEEN[reads]} -ge 50 ]] || ran=0
 		[ "${SEEN[ahead]}" -le $((SEEN[limit] + SEEN[max_io])) ] || behind=0
 		[ "${PEAK[$name]}" -le $((SEEN[limit] + SEEN[max_io])) ] || within=0
-		[ "${SEEN[largest]}" -le "${SEEN[max_io]}" ] || small=0
+		[ "${SEEN[largest]}" -le "${SEEN[$most]}" ] || small=0
 	done
 	check "$label: readers were active in $WINDOWS_MIN windows" [ "$ran" = 1 ]
 	check "$label: a read arrives behind no more than the limit and a request" [ "$behind" = 1 ]
 	check "$label: nor is there ever more in the disk" [ "$within" = 1 ]
-	check "$label: no write is larger than max_io" [ "$small" = 1 ]
+	check "$label: no write is larger than $most" [ "$small" = 1 ]
 }
 
 function test_bound() {
@@ -267,10 +235,8 @@ function test_bound() {
 	load "$MNT/write" "$LOAD_MIB"
 	bound_results "fifo"
 	limit=${SEEN[limit]} max_io=${SEEN[max_io]}
-	check "fifo: rate is within a factor of 2 of the link's" \
-		holds "${SEEN[rate_min]} * 2 >= 450e6 && ${SEEN[rate_max]} <= 2 * 450e6"
-	check "fifo: there is a percentile of the reads" \
-		holds "${SEEN[p99]} > 9e4 && ${SEEN[p99]} < 1e9"
+	check "fifo: the highest rate is that of the link, to 25 %" \
+		holds "${SEEN[rate_max]} >= .75 * 450e6 && ${SEEN[rate_max]} <= 1.25 * 450e6"
 
 	queue_set wbt_policy requests
 	load "$MNT/write" "$LOAD_MIB"
@@ -281,6 +247,8 @@ function test_bound() {
 	check "control: there are requests larger than max_io" [ "${SEEN[largest]}" -gt "$max_io" ]
 	check "control: no window of throttling by bytes" [ "${SEEN[windows]}" = 0 ]
 	queue_set wbt_policy bytes
+	# At first the limit doubles, which the events, one in 25 ms, do not show.
+	dd if=/dev/zero of="$MNT/write" bs=1M count=8 conv=notrunc,fdatasync status=none
 	load "$MNT/write" "$LOAD_MIB" sync
 	bound_results "fifo, by bytes again, sync"
 	disk_teardown
@@ -305,7 +273,7 @@ function test_bound() {
 	fresh_raw fifo
 	queue_set scheduler mq-deadline
 	load "$DISK_DEV" "$RAW_MIB"
-	bound_results "fifo, bios of 4 KiB, mq-deadline"
+	bound_results "fifo, bios of 4 KiB, mq-deadline" merged
 	check "fifo, bios of 4 KiB: they are merged" [ "${SEEN[largest]}" -gt 4096 ]
 	disk_teardown
 }
@@ -326,7 +294,8 @@ function test_stack() {
 	fi
 	fresh fifo xfs "$1" ""
 	load "$MNT/write" "$LOAD_MIB"
-	bound_results "fifo below $1"
+	# A stripe makes bios of its chunk, and what is left of them is merged.
+	bound_results "fifo below $1" "$([ "$1" != raid0 ] || echo merged)"
 	disk_teardown
 }
 
@@ -382,38 +351,15 @@ function test_leave() {
 	disk_teardown
 }
 
-# Whoever writes files reads metadata, but is not taken for a reader for long.
-function test_single() {
-	fresh fifo xfs none ""
-	if ! umount_fs "$MNT" || ! mount_fs xfs "$DISK_DEV" "$MNT"; then
-		die "cannot mount $DISK_DEV again"
-	fi
-	set_dirty background_bytes $((FLUSH_MIB * MIB))
-	sleep "$FORGET"
-	trace_clear
-	dd if=/dev/zero of="$MNT/write" bs=1M count="$LOAD_MIB" status=none
-	sync
-	measure "$DISK_NAME"
-	metric bytes_single_windows "${SEEN[active]}" windows
-	note "${SEEN[reads]} reads; readers in ${SEEN[active]} of ${SEEN[windows]} windows"
-	check "single: the writer reads some metadata" \
-		holds "${SEEN[reads]} > 0 && ${SEEN[windows]} >= 2 * $WINDOWS_MIN"
-	check "single: for at most $SINGLE_WINDOWS windows that makes it a reader" \
-		[ "${SEEN[active]}" -le "$SINGLE_WINDOWS" ]
-	disk_teardown
-}
-
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 84
+ktap_set_plan 69
 test_sysfs
-test_longest
 test_flips
 test_bound
 test_stack linear
 test_stack raid0
 test_leave
-test_single
 check_dmesg
 ktap_finished

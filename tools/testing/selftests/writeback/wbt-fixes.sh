@@ -1,12 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Four defects of writeback throttling that counts requests, and their fixes:
+# Three defects of writeback throttling that counts requests, and their fixes:
 #	flush	an empty flush waits in wbt as if it were a background write
 #	sync	a write that someone waits for queues up behind background writes
 #		that came earlier
-#	step	the limits are raised above the default (step < 0) while reads are
-#		active, which wbt means for times of nothing but writes
 #	depth	after a switch to the scheduler none, limits are those of the queue of
 #		the scheduler before, and writes can take every tag
 #
@@ -24,7 +22,6 @@
 # shellcheck source=lib-wbt.sh
 . "$WB_DIR/lib-wbt.sh"
 
-readonly LAT_OK=1	# enum in block/blk-wbt.c
 # Fast enough is what any disk does, slow only one that stands still.
 readonly WBT_LAT_US=50000
 # The same for every profile; without a cache to flush there are no flushes.
@@ -38,7 +35,6 @@ readonly WRITERS=32 WRITE_MIB=2 REQUEST_KIB=32
 readonly STALL_MS=60000
 # More than the two windows of wbt that raise its limits to their most.
 readonly SETTLE=.5	# seconds
-readonly MIN_OK_WINDOWS=10
 readonly SYNC_TASKS=20 FAIR_WRITERS=6 FAIR_WRITE_MIB=4 FAIR_LATENCY_NS=5000000 FAIR_SECONDS=1.5
 # A background write has its turn after as many sync writes as wbt lets through at
 # once, 48 at most.
@@ -48,7 +44,7 @@ readonly DEPTH_MIB=450
 
 opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
 opt_disk sata
-opt_parse "Empty flushes, sync writes, scale step and queue depth in writeback throttling." "$@"
+opt_parse "Empty flushes, sync writes and queue depth in writeback throttling." "$@"
 
 # ---- disk and trace --------------------------------------------------------
 
@@ -226,50 +222,6 @@ function test_sync() {
 	disk_teardown
 }
 
-# windows() - of the windows with LAT_OK: how many, how many of them end with a
-# step below 0; the largest step, and that after the last window
-function windows() {
-	events | awk -v status="$LAT_OK" '
-		function number(s) { sub(/.*=/, "", s); return s + 0 }
-		function end() {
-			if (step > most) most = step
-			if (ok) { windows++; if (step < 0) boosted++ }
-		}
-		$1 == "wbt_timer" { end(); ok = number($5) == status; step = number($6) }
-		$1 == "wbt_step" { step = number($7) }
-		END { end(); print windows + 0, boosted + 0, most + 0, step + 0 }'
-}
-
-function test_step() {
-	local ok boosted most last common
-	fresh
-	lay_out read 16
-	lay_out write 16
-	sync
-	echo 3 > "$VM/drop_caches"
-	trace_clear
-	common=(--thread --clocksource=clock_gettime --time_based --runtime=3
-		--randseed="${OPT[seed]}")
-	# Ten writes in each of wbt's windows, three are enough for it.
-	start fio "${common[@]}" --name=read --filename="$MNT/read" --size=16m \
-		--rw=randread --bs=4k --direct=1 --rate_iops=300 --numjobs=2 \
-		--name=write --filename="$MNT/write" --size=16m --rw=write --bs=64k \
-		--rate_iops=100 --sync_file_range=write:1 --overwrite=1
-	loop_until "[ \"\$(events | grep -c '^wbt_timer.*status=$LAT_OK,')\" -ge $MIN_OK_WINDOWS ]"
-	# Reads that take longer than the target, and than several windows.
-	wbdisk_set test stall_ms 600
-	wait
-	read -r ok boosted most last < <(windows)
-	metric ok_windows "$ok" count
-	metric boosted_ok_windows "$boosted" count
-	metric step_max "$most" count
-	check "step: reads were fast in $MIN_OK_WINDOWS windows of wbt" [ "$ok" -ge "$MIN_OK_WINDOWS" ]
-	check "step: with fast reads it does not get below 0" [ "$boosted" = 0 ]
-	check "step: slow reads raise it" [ "$most" -gt 0 ]
-	check "step: fast reads bring it back to 0" [ "$last" -le 0 ]
-	disk_teardown
-}
-
 # More tasks than background writes are allowed in flight, on a disk that needs
 # 5 ms for each write: whenever one completes, the next sync write is there.
 function test_fair() {
@@ -339,10 +291,9 @@ set_dirty background_ratio 50
 set_dirty ratio 60
 set_dirty writeback_centisecs 0
 
-ktap_set_plan 21
+ktap_set_plan 17
 test_flush
 test_sync
-test_step
 test_fair
 test_depth
 check_dmesg

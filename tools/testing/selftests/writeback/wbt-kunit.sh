@@ -9,5 +9,5 @@
 # shellcheck source=lib-kunit.sh
 . "$WB_DIR/lib-kunit.sh"
 
-opt_parse "KUnit suite of throttling by bytes: limit, order, accounting, control law." "$@"
-kunit_booted blk-wbt-bytes CONFIG_BLK_WBT_KUNIT_TEST
+opt_parse "KUnit suite of throttling by bytes: its law in front of simulated disks." "$@"
+kunit_booted wbt_law CONFIG_BLK_WBT_KUNIT_TEST

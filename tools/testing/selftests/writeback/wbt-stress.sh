@@ -230,14 +230,13 @@ function pick() {
 function change() {
 	local disk=$1 dev what value
 	pick scheduler scheduler wbt_lat_usec wbt_lat_usec wbt_lat_usec wbt_policy wbt_policy \
-		wbt_drain_pct nr_requests max_sectors_kb nomerges link_mbps stall_ms io_timeout \
+		nr_requests max_sectors_kb nomerges link_mbps stall_ms io_timeout \
 		iocost cpu fault bad
 	what=$PICKED
 	case $what in
 	scheduler) pick none mq-deadline kyber bfq ;;
 	wbt_lat_usec) pick 0 -1 1 100 2000 75000 10000000 ;;
 	wbt_policy) pick requests bytes bytes ;;
-	wbt_drain_pct) pick 0 50 95 100 ;;
 	nr_requests) pick 4 8 16 32 64 256 1024 ;;
 	max_sectors_kb) pick 4 64 128 512 1280 ;;
 	nomerges) pick 0 1 2 ;;
@@ -249,7 +248,7 @@ function change() {
 	fault) pick "fail_nth write 5" "fail_nth read 5" "fail_nth write 3 timeout" \
 		"fail_nth flush 1" "fail_range write 4096 8192" "fail_range any 0 8" \
 		"fail_range " "fail_nth any 9 timeout" ;;
-	bad) pick "wbt_lat_usec -2" "wbt_lat_usec 1x" "wbt_policy byte" "wbt_drain_pct 101" ;;
+	bad) pick "wbt_lat_usec -2" "wbt_lat_usec 1x" "wbt_policy byte" ;;
 	esac
 	value=$PICKED
 	echo "$EPOCHREALTIME $disk $what $value" >> "$WB_OUT/changes"
@@ -375,7 +374,7 @@ function takes_all() {
 # ---- the tests -------------------------------------------------------------
 
 function test_values() {
-	local value numbers=("" " " x 1x 0x "1 2" 1.5 99999999999999999999 -9223372036854775809)
+	local numbers=("" " " x 1x 0x "1 2" 1.5 99999999999999999999 -9223372036854775809)
 	check "wbt_lat_usec takes what it should" takes_all wbt_lat_usec 0 1 2000 10000000
 	check "wbt_lat_usec refuses bad values" refuses_all wbt_lat_usec -2 9223372036854775808 \
 		"${numbers[@]}"
@@ -386,15 +385,10 @@ function test_values() {
 		check "wbt_policy takes what it should" takes_all wbt_policy requests bytes
 		check "wbt_policy refuses bad values" refuses_all wbt_policy "" " " byte bytess BYTES \
 			"bytes requests" "bytes " "[bytes]" 0 1 -1
-		check "wbt_drain_pct takes what it should" takes_all wbt_drain_pct 0 1 95 100
-		check "wbt_drain_pct refuses bad values" refuses_all wbt_drain_pct -1 101 4294967295 \
-			4294967296 4294967391 95% "${numbers[@]}"
 	else
 		skip_test "wbt_lat_usec refuses what overflows" "no wbt_policy"
-		for value in wbt_policy wbt_drain_pct; do
-			skip_test "$value takes what it should" "no $value"
-			skip_test "$value refuses bad values" "no $value"
-		done
+		skip_test "wbt_policy takes what it should" "no wbt_policy"
+		skip_test "wbt_policy refuses bad values" "no wbt_policy"
 	fi
 	check "nr_requests refuses bad values" refuses_all nr_requests -1 "${numbers[@]}"
 	check "scheduler refuses bad values" refuses_all scheduler nosuch "kyber x" -1
@@ -508,7 +502,7 @@ LINK_MBPS=$(wbdisk_get a link_mbps)
 
 [ ! -w "$KMEMLEAK" ] || echo clear > "$KMEMLEAK"
 
-ktap_set_plan 23
+ktap_set_plan 21
 test_values
 test_load
 test_removal

@@ -22,12 +22,13 @@ static void law_sent(struct wblaw *s, u32 bytes, u64 *stamp)
 {
 	struct wbt_law *law = s->priv;
 
-	*stamp = (u32)law->delivered;
+	*stamp = (u32)law->delivered | (u64)wbt_law_since(law, s->now) << 32;
 }
 
 static void law_done(struct wblaw *s, u32 bytes, u64 issued, u64 stamp)
 {
-	wbt_law_done(s->priv, s->now - issued, bytes, stamp, s->inflight_bytes);
+	wbt_law_done(s->priv, s->now, s->now - issued, stamp >> 32, bytes, stamp,
+		     s->inflight_bytes);
 }
 
 static void law_read(struct wblaw *s, u64 latency)

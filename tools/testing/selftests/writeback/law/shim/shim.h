@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/compiler.h>
 #include <linux/types.h>
 #include <linux/kernel.h>
 #include <linux/sizes.h>
