@@ -23,6 +23,9 @@ readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
 # More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
 readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS=100
 readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
+# Swap waits for swap, as there are only so many requests for it (stock's max_depth):
+# a few background writes are issued in that time.
+readonly SWAP_PASSED_BY=4
 
 opt_parse "Throttling by bytes: who passes what is held back, and who is exempt." "$@"
 
@@ -277,7 +280,7 @@ function test_swap() {
 	read -r n most ms < <(passed "$first" "$last")
 	metric bytes_swap_passed_by "$most" requests
 	note "swap: $n bios, longest wait $ms ms"
-	check "swap: it is not held back" holds "$n > 100 && $most <= 1"
+	check "swap: it is not held back" holds "$n > 100 && $most <= $SWAP_PASSED_BY"
 	readers_stop
 	backlog_wait
 	umount_fs "$WB_OUT/swapped"
