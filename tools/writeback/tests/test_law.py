@@ -2,7 +2,9 @@
 """wb law: the disks that are drawn, the simulator built with the law of the series, the tables."""
 
 import json
+import os
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -107,3 +109,14 @@ def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "colour=1" in capsys.readouterr().err
     with pytest.raises(WbError, match=r"blk-wbt-law\.c is missing"):
         law.build(tmp_path, tmp_path)
+
+
+def test_another_tree_is_another_program(program: Path, tmp_path: Path) -> None:
+    other = tmp_path / "block"
+    shutil.copytree(program.parent / "series" / "block", other)
+    (other / "blk-wbt-law.c").write_text("#error another law\n")
+    os.utime(other / "blk-wbt-law.c", (0, 0))
+    out = tmp_path / "out"
+    law.build(program.parent / "series" / "block", out)
+    with pytest.raises(WbError, match="another law"):
+        law.build(other, out)
