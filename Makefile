@@ -15,7 +15,7 @@ WB_BUILD ?= build
 export BASE
 
 help: ## this list
-	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=/path/to/tree-or-tarball]'
+	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=6.12|7.3|/path/to/tree-or-tarball]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps ## replay the four incidents and print them beside the published figures; LANE=fast: without QEMU

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout, linux
 
-from wblib import base, bisect, patchqueue, sources
+from wblib import base, bisect, patchqueue, sources, worktree
 from wblib.errors import WbError
 
 LONG = "block, bfq: a subject that is so long that git format-patch folds it over two lines of the mail header, naïvely"
@@ -178,12 +178,76 @@ def test_export_refuses_to_drop_changed_files(series: Checkout) -> None:
     assert b"because the body" in extra.read_bytes()
 
 
-def test_export_renumbers_and_removes_stale_files(series: Checkout) -> None:
+def test_export_keeps_numbers_and_removes_stale_files(series: Checkout) -> None:
     (series.top / "mm/0000-cover-letter.patch").write_text("kept\n")
     series.git("rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
     series.wb("series", "export")
-    assert [Path(n).name[:4] for n in series.files()] == ["0000", "0001", "0002"]
+    assert [Path(n).name[:4] for n in series.files()] == ["0000", "0001", "0003"]
     assert (series.top / "mm/0000-cover-letter.patch").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize(("known", "numbers"), [
+    ([None, None], [1, 2]),
+    ([105, 110], [105, 110]),
+    ([110, 105], [105, 110]),  # they changed places
+    ([105, None, 110], [105, 106, 110]),
+    ([105, None, 106, 110], [105, 106, 107, 110]),  # no room: what is behind it moves up
+    ([199, None, 205], [199, 201, 205]),  # NN00 is a cover letter
+])
+def test_files_keep_their_numbers(known: list[int | None], numbers: list[int]) -> None:
+    assert worktree.numbers(known) == numbers
+
+
+@pytest.fixture
+def mainline(series: Checkout, tmp_path: Path) -> Path:
+    """A base of the other line: lines have moved, and block/ has other ones around what the third patch changes."""
+    tree = linux(tmp_path / "mainline", "7.3")
+    for name in ("mm/page-writeback.c", "fs/ext4/inode.c"):
+        (tree / name).write_text("new in 7.3\n" + LINES)
+    series.tree = series.top / "build/tree@7.3"
+    return tree
+
+
+def test_a_patch_of_both_lines_exists_once(series: Checkout, mainline: Path) -> None:
+    before = series.files()
+    series.wb("series", "tree", base=mainline)
+    assert series.git("show", "HEAD:mm/page-writeback.c") == "new in 7.3\n" + edit(13)
+    series.wb("series", "export", base=mainline)
+    assert series.files() == before
+    series.wb("series", "round-trip", base=mainline)
+    series.wb("series", "round-trip")
+
+
+def test_a_patch_that_one_line_changes_becomes_two(series: Checkout, mainline: Path) -> None:
+    before = series.files()
+    block = "0003-block-bfq-a-subject-that-is-so-long-that-git-format-.patch"
+    series.wb("series", "tree", base=mainline)
+    (series.tree / "block/blk-wbt.c").write_text(edit(7, "changed otherwise"))
+    series.git("commit", "-q", "-a", "--amend", "--no-edit")
+    series.wb("series", "export", base=mainline)
+    assert (series.top / "block/6.12" / block).read_bytes() == before[f"block/{block}"]
+    assert b"+changed otherwise 7" in (series.top / "block/7.3" / block).read_bytes()
+    assert not (series.top / "block" / block).exists()
+    for base_of, where in ((mainline, "7.3"), (series.linux, "6.12")):
+        series.wb("series", "round-trip", base=base_of)
+        listed = series.wb("series", "list", base=base_of).splitlines()
+        assert [line.split()[0] for line in listed] == [*list(before)[:2], f"block/{where}/{block}"]
+    assert series.wb("series", "list", "--base", "7.3").count("block/7.3/") == 1
+
+
+def test_a_commit_that_one_line_drops_stays_with_the_other(series: Checkout, mainline: Path) -> None:
+    series.wb("series", "tree", base=mainline)
+    series.git("rebase", "-q", "--onto", "HEAD~2", "HEAD~1")
+    series.wb("series", "export", base=mainline)
+    assert (series.top / "fs/ext4/6.12/0002-add-a-file-to-ext4.patch").is_file()
+    assert len(series.wb("series", "list", base=mainline).splitlines()) == 2
+    assert len(series.wb("series", "list").splitlines()) == 3
+    series.wb("series", "round-trip")
+
+
+def test_a_line_that_there_is_not(checkout: Checkout) -> None:
+    assert "behind @ choose from 6.12, 7.3" in checkout.wb("build", "--kernel", "stock@5.4", ok=False)
+    assert "it is 6.12 or 7.3, or the path" in checkout.wb("series", "tree", "--base", "5.4", ok=False)
 
 
 def test_existing_directory_beats_the_rules(series: Checkout) -> None:
@@ -215,7 +279,6 @@ def test_unknown_verb_and_missing_patch(checkout: Checkout) -> None:
 def test_patched_source_is_incremental(series: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     stock, dest = series.top / "build/src/stock", series.top / "build/src/patched"
     monkeypatch.setattr(sources, "BUILD", series.top / "build")
-    monkeypatch.setattr(base, "STOCK", stock)
     (stock / "out-slim").mkdir()
     origin = base.Base(stock, "ident", False)
     files = patchqueue.patches(series.top)

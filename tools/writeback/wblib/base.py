@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernel source everything starts from: found, checked, extracted once.
+"""The kernel sources everything starts from: found, checked, extracted once.
 
-Order: ``BASE=`` (a tree or a tarball), the installed Debian source package, the
-same package downloaded with ``apt-get download`` (no root needed).
+There are two lines of kernels, LTS and MAINLINE.  ``BASE=`` names one of them, or a
+tree or a tarball of one.  The source of a line is the installed Debian source package,
+or the same package downloaded (no root needed).
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,20 +22,24 @@ from .errors import WbError
 from .paths import BUILD, TOOLS
 from .proc import run, say, sha256_file, sha256_text
 
-SERIES_OF = "6.12"  # the only kernel series the patches are for
+# The kernel lines that the patches are for.  LTS is the default.
+LTS, MAINLINE = "6.12", "7.3"
+LINES = (LTS, MAINLINE)
+# What the pins of a line are called in tools/writeback/base.
+_PINS = {LTS: "BASE", MAINLINE: "MAINLINE"}
 SRC = BUILD / "src"
-STOCK = SRC / "stock"
 STAMP = ".wb-base.json"  # in an extracted tree: written last, so it exists <=> the tree is complete
 EXTRACT_GIB = 3  # measured: 1.6 GiB in 87,000 files, plus room for one object directory
 
 
 @dataclass(frozen=True)
 class Base:
-    """A kernel source: ``ident`` changes when its content does."""
+    """A kernel source: ``ident`` changes when its content does; ``line`` is one of LINES."""
 
     path: Path
     ident: str
     pinned: bool
+    line: str = LTS
 
     @property
     def is_tree(self) -> bool:
@@ -41,14 +47,39 @@ class Base:
         return self.path.is_dir()
 
 
+class NoBase(WbError):
+    """No source of a kernel line can be had here; the message says what to do."""
+
+
 @functools.cache
-def pins() -> dict[str, str]:
-    """BASE_PACKAGE, BASE_VERSION and BASE_SHA256 from tools/writeback/base."""
+def pins(line: str = LTS) -> dict[str, str]:
+    """PACKAGE, VERSION, SHA256 (and SUITE) of ``line`` from tools/writeback/base."""
     text = (TOOLS / "base").read_text()
-    found = dict(re.findall(r"^(BASE_\w+)=(\S+)$", text, re.M))
-    if missing := {"BASE_PACKAGE", "BASE_VERSION", "BASE_SHA256"} - found.keys():
-        raise WbError(f"{TOOLS / 'base'}: no {' '.join(sorted(missing))}")
+    found = dict(re.findall(rf"^{_PINS[line]}_(\w+)=(\S+)$", text, re.M))
+    if missing := {"PACKAGE", "VERSION", "SHA256"} - found.keys():
+        raise WbError(f"{TOOLS / 'base'}: no {' '.join(f'{_PINS[line]}_{name}' for name in sorted(missing))}")
     return found
+
+
+def in_line(name: str, line: str) -> str:
+    """``name`` of a directory or a kernel for ``line``: the default line's has no suffix."""
+    return name if line == LTS else f"{name}@{line}"
+
+
+def stock_dir(line: str = LTS) -> Path:
+    """Where the pristine tree of ``line`` is, when it has been extracted."""
+    return SRC / in_line("stock", line)
+
+
+def default_line() -> str:
+    """The line that ``BASE=`` says: by its name, or by the version of its tree or tarball; else LTS."""
+    spec = os.environ.get("BASE", "")
+    if spec in ("", *LINES):
+        return spec or LTS
+    try:
+        return locate(spec).line
+    except WbError:
+        return LTS  # whoever needs the source finds out why
 
 
 @contextlib.contextmanager
@@ -86,41 +117,73 @@ def kernel_version(tree: Path) -> str:
     return f"{found['VERSION']}.{found['PATCHLEVEL']}.{found.get('SUBLEVEL', '0')}"
 
 
-def check_version(tree: Path, source: Path) -> str:
-    """The version of ``tree``, or a WbError that ``source`` is not Linux 6.12.y."""
+def line_of(version: str) -> str | None:
+    """The line that a kernel of ``version`` belongs to: 6.12.y or any 7.x; None for another."""
+    if version.startswith(f"{LTS}."):
+        return LTS
+    return MAINLINE if version.split(".")[0] == MAINLINE.split(".")[0] else None
+
+
+def check_version(tree: Path, source: Path) -> tuple[str, str]:
+    """The version of ``tree`` and its line, or a WbError that ``source`` is of none."""
     version = kernel_version(tree)
-    if not version.startswith(SERIES_OF + "."):
-        raise WbError(f"{source} is Linux {version}, the series is for {SERIES_OF}.y: set BASE= to such a source")
-    return version
+    line = line_of(version)
+    if line is None:
+        raise WbError(f"{source} is Linux {version}, the series is for {LTS}.y and {MAINLINE}.y: "
+                      "set BASE= to such a source")
+    return version, line
 
 
 def locate(spec: str | None = None) -> Base:
     """The source to use, downloaded if need be; one notice when it is not the tested one.
 
-    spec: what BASE= says; None reads the environment.
+    spec: what BASE= says, one of LINES, a tree or a tarball; None reads the environment.
     """
     return _locate(os.environ.get("BASE", "") if spec is None else spec)
 
 
+def of_line(line: str) -> Base:
+    """The source of ``line``: what BASE= says if it is of that line, else Debian's."""
+    spec = os.environ.get("BASE", "")
+    if spec not in ("", *LINES):
+        mine = locate(spec)
+        if mine.line == line:
+            return mine
+    return locate(line)
+
+
 @functools.cache
 def _locate(spec: str) -> Base:
-    if spec:
+    line = spec or LTS
+    if line not in LINES:
         path = Path(spec).expanduser().absolute()
         if path.is_dir():
-            return Base(path, _tree_ident(path), False)
+            return Base(path, _tree_ident(path), False, check_version(path, path)[1])
         if not path.is_file():
-            raise WbError(f"BASE={spec}: no such file or directory", 2)
+            raise WbError(f"BASE={spec}: no such file or directory; it is {' or '.join(LINES)}, "
+                          "or the path of a tree or a tarball", 2)
+        line = _tarball_line(path)
     else:
-        package = pins()["BASE_PACKAGE"]
+        package = pins(line)["PACKAGE"]
         path = Path("/usr/src") / f"{package}.tar.xz"
         if not path.is_file():
-            path = _download(package)
+            path = _download(line)
     digest = _digest(path)
-    pinned = digest == pins()["BASE_SHA256"]
+    pinned = digest == pins(line)["SHA256"]
     if not pinned:
-        say(f"notice: {path} is not the tested {pins()['BASE_PACKAGE']} {pins()['BASE_VERSION']}; "
+        say(f"notice: {path} is not the tested {pins(line)['PACKAGE']} {pins(line)['VERSION']}; "
             "results may differ from the reference")
-    return Base(path, digest, pinned)
+    return Base(path, digest, pinned, line)
+
+
+def _tarball_line(path: Path) -> str:
+    """The line of the kernel in the tarball ``path``, by its top Makefile."""
+    with tempfile.TemporaryDirectory() as temp:
+        run(["tar", "-xf", path, "--strip-components=1", "-C", temp, "--occurrence=1", "--wildcards",
+             "--no-wildcards-match-slash", "[!/]*/Makefile"], check=False)
+        if not (Path(temp) / "Makefile").is_file():
+            raise WbError(f"{path} is damaged, or not the source of a kernel: set BASE= to another")
+        return check_version(Path(temp), path)[1]
 
 
 def _digest(path: Path) -> str:
@@ -160,40 +223,75 @@ def _tree_ident(tree: Path) -> str:
     return sha256_text("\n".join(lines))
 
 
-def _download(package: str) -> Path:
-    """The package's tarball by ``apt-get download``: the pinned version, else the archive's candidate."""
+def _download(line: str) -> Path:
+    """The tarball of a line's package: the pinned version, else the archive's newest of the line."""
     store = BUILD / "dl"
-    tarball = store / f"{package}.tar.xz"
-    if tarball.is_file():
-        return tarball
+    name = pins(line)["PACKAGE"]
+    if there := sorted(store.glob(f"{name}.tar.xz")) or (line == MAINLINE and sorted(store.glob("linux-source-7*.xz"))):
+        return there[-1]
     need_space(store, 1, "the kernel source package")
-    with unpacked(package, 150, f"run 'make deps' (needs Debian 12), or set BASE=/path/to/linux-{SERIES_OF}.y tree "
-                  "or tarball") as files:
-        (files / "usr/src" / tarball.name).replace(tarball)
-    return tarball
+    with unpacked(name, 150, f"run 'make deps' (needs Debian 12), or set BASE=/path/to/linux-{line}.y tree "
+                  "or tarball", line=line) as files:
+        found = next(iter((files / "usr/src").glob("linux-source-*.tar.xz")))
+        found.replace(store / found.name)
+    return store / found.name
 
 
 @contextlib.contextmanager
-def unpacked(package: str, size_mb: int, advice: str) -> Iterator[Path]:
-    """The files of a Debian package of the base's source, downloaded below build/dl; gone afterwards.
+def unpacked(package: str, size_mb: int, advice: str, *, line: str = LTS) -> Iterator[Path]:
+    """The files of a Debian package of a line's source, downloaded below build/dl; gone afterwards.
 
-    The pinned version, else the archive's candidate.  WbError ending in ``advice`` when apt has none.
+    The pinned version, else the archive's candidate, else, of mainline, its newest kernel source.
+    NoBase ending in ``advice`` when apt has none.
     """
     work = BUILD / "dl" / f"tmp.{os.getpid()}"
     remove(work)
     work.mkdir(parents=True)
     try:
-        for name in (f"{package}={pins()['BASE_VERSION']}", package):
+        apt: list[str] = []
+        names = [f"{package}={pins(line)['VERSION']}", package]
+        if suite := pins(line).get("SUITE"):
+            apt = _own_apt(work / "apt", suite)
+            names += _other_sources(apt)
+        for name in names:
             say(f"downloading {name} (about {size_mb} MB)")
-            if run(["apt-get", "download", "-q", name], cwd=work, check=False).returncode == 0:
+            if run(["apt-get", *apt, "download", "-q", name], cwd=work, check=False).returncode == 0:
                 break
         debs = list(work.glob("*.deb"))
         if not debs:
-            raise WbError(f"no {package} in the apt sources: {advice}")
+            raise NoBase(f"no {package} in the apt sources: {advice}")
         run(["dpkg-deb", "-x", debs[0], work / "x"], what=f"unpacking {debs[0].name}")
         yield work / "x"
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _own_apt(where: Path, suite: str) -> list[str]:
+    """Options of apt-get for ``suite`` alone, from the mirror that this machine uses, with lists below ``where``.
+
+    The machine's own sources and lists stay as they are.
+    """
+    for name in ("lists/partial", "cache/archives/partial"):
+        (where / name).mkdir(parents=True)
+    said = run(["apt-get", "indextargets", "--format", "$(SITE) $(LABEL)", "Created-By: Packages"], check=False).stdout
+    sites = [line.split()[0] for line in said.splitlines() if re.fullmatch(r"\S+ Debian", line)]
+    if not sites:
+        raise NoBase(f"no package lists of Debian here: run 'make deps', or set BASE=/path/to/linux-{MAINLINE}.y")
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (where / "sources.list").write_text(f"deb [signed-by={keyring}] {sites[0]} {suite} main\n")
+    options = [word for option in (f"Dir::Etc::sourcelist={where / 'sources.list'}", "Dir::Etc::sourceparts=/dev/null",
+                                   f"Dir::State::lists={where / 'lists'}", f"Dir::Cache={where / 'cache'}")
+               for word in ("-o", option)]
+    run(["apt-get", *options, "update", "-qq"], check=False, what=f"reading the package lists of {suite}")
+    return options
+
+
+def _other_sources(apt: list[str]) -> list[str]:
+    """The kernel sources of mainline's major version that apt offers, newest first."""
+    major = MAINLINE.split(".")[0]
+    said = run(["apt-cache", *apt, "search", "--names-only", rf"^linux-source-{major}\."], check=False).stdout
+    return sorted({line.split()[0] for line in said.splitlines() if line}, reverse=True,
+                  key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
 
 
 def stamp(tree: Path) -> dict[str, str]:
@@ -206,15 +304,16 @@ def stamp(tree: Path) -> dict[str, str]:
 
 
 def stock(base: Base | None = None) -> Path:
-    """build/src/stock, the pristine tree of ``base``, extracted when it is not there yet."""
+    """The pristine tree of ``base`` in build/src, extracted when it is not there yet."""
     base = base or locate()
-    if stamp(STOCK).get("ident") == base.ident:
-        return STOCK
-    with lock("src-stock"):
-        if stamp(STOCK).get("ident") == base.ident:
-            return STOCK
+    tree = stock_dir(base.line)
+    if stamp(tree).get("ident") == base.ident:
+        return tree
+    with lock(f"src-{tree.name}"):
+        if stamp(tree).get("ident") == base.ident:
+            return tree
         need_space(SRC, EXTRACT_GIB, "the kernel source")
-        new = SRC / "stock.new"
+        new = SRC / f"{tree.name}.new"
         remove(new)
         new.mkdir(parents=True)
         what = f"extracting {base.path.name}"
@@ -225,14 +324,14 @@ def stock(base: Base | None = None) -> Path:
             else:
                 say(what)
                 run(["tar", "-xf", base.path, "--strip-components=1", "-C", new], what=what)
-            version = check_version(new, base.path)
+            version, _ = check_version(new, base.path)
         except BaseException:
             remove(new)
             raise
         write_atomic(new / STAMP, json.dumps({"ident": base.ident, "version": version, "source": base.path.name}))
-        remove(STOCK)
-        new.rename(STOCK)
-    return STOCK
+        remove(tree)
+        new.rename(tree)
+    return tree
 
 
 def fetch(base: Base, names: Sequence[str], into: Path) -> None:
@@ -241,8 +340,8 @@ def fetch(base: Base, names: Sequence[str], into: Path) -> None:
     Needs no extracted tree: from a tarball only these members are read.
     """
     into.mkdir(parents=True, exist_ok=True)
-    tree = base.path if base.is_tree else STOCK
-    if base.is_tree or stamp(STOCK).get("ident") == base.ident:
+    tree = base.path if base.is_tree else stock_dir(base.line)
+    if base.is_tree or stamp(tree).get("ident") == base.ident:
         for name in names:
             if (tree / name).is_file():
                 (into / name).parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
-from . import compare, identity, qemu, ranges, results
+from . import compare, identity, qemu, ranges, results, sources
 from .errors import WbError
 from .proc import cpus, say
 from .results import Result
@@ -24,6 +24,7 @@ examples:
   wb bench reference --seeds 5               five seeds on the stock kernel
   wb bench peers --kernel stock patched      both kernels, then the A/B tables
   wb bench read-latency --seeds 1,7,20-24 -j 8
+  wb bench reference --kernel stock patched stock@7.3 patched@7.3     on both kernel lines
   wb bench all --dry-run                     what would run, and for how long
   wb bench block --shard 2/8 -j 4            the second eighth of it, on one of eight machines
   wb bench block --list-cells | parallel -j2 any scheduler: a 'wb run' command per line
@@ -154,10 +155,7 @@ def run(args: argparse.Namespace) -> int:
         print("suites (times on one core):\n" + "\n".join(f"  {describe(s)}" for s in SUITES.values()))
         return 0
     chosen = suite(args.suite)
-    kernels = list(dict.fromkeys(args.kernel or ["stock"]))
-    for kernel in kernels:
-        if kernel not in KERNELS:
-            raise ax.unknown("kernel", kernel, KERNELS)
+    kernels = list(dict.fromkeys(sources.chosen(k, KERNELS) for k in args.kernel or ["stock"]))
     seed_list = seeds(args.seeds) if args.seeds is not None else list(range(1, chosen.seeds + 1))
     parallel = check_jobs(args.jobs)
     cpu = qemu.check_cpu(args.cpu, args.lane)

@@ -14,7 +14,6 @@ from .errors import WbError
 from .paths import BUILD
 from .proc import cpus, run, say, sha256_file, sha256_text
 
-TREE = base.SRC / "bisect"
 PASSED = BUILD / "bisect"
 _WARNING = re.compile(r"^(?:\.\./)?([\w./+-]+\.[chS]):\d+(?::\d+)?: ((?:warning|error): .*)$", re.M)
 
@@ -68,7 +67,9 @@ def check(jobs: int = 0) -> int:
 
     WbError names the first patch that fails or warns.
     """
-    files = patchqueue.patches()
+    line = base.default_line()
+    tree = base.SRC / base.in_line("bisect", line)
+    files = patchqueue.patches(line=line)
     touched = sorted({n for f in files for n in patchqueue.touched(f)})
     dirs = targets(touched)
     if not dirs:
@@ -80,8 +81,8 @@ def check(jobs: int = 0) -> int:
         say("notice: sparse is not installed, checking with W=1 only")
     origin = base.locate()
     stock = base.stock(origin)
-    how = [kernel.compiler(), run([sparse, "--version"]).stdout if sparse else "", kconfig.fragments("slim"),
-           kconfig.fragments("slim", series=True), *dirs, *touched]
+    how = [kernel.compiler(), run([sparse, "--version"]).stdout if sparse else "", kconfig.fragments("slim", line=line),
+           kconfig.fragments("slim", series=True, line=line), *dirs, *touched]
     chain = keys(files, origin.ident, "\n".join(how))
     with base.lock("bisect"):
         known: set[tuple[str, str]] = set()
@@ -90,10 +91,10 @@ def check(jobs: int = 0) -> int:
         for count, key in enumerate(chain):
             found = _passed(key)
             if found is None:
-                sources.sync_patched(origin, stock, TREE, files[:count])
-                found = _warnings_of(count, files, dirs, flags, known)
+                sources.sync_patched(origin, stock, tree, files[:count])
+                found = _warnings_of(tree, count, files, dirs, flags, known)
                 base.write_atomic(PASSED / f"{key}.json", json.dumps(sorted(found)))
-                _unsure().unlink()
+                _unsure(tree).unlink()
             known |= found
     return len(files)
 
@@ -106,22 +107,23 @@ def _passed(key: str) -> set[tuple[str, str]] | None:
         return None
 
 
-def _unsure() -> Path:
+def _unsure(tree: Path) -> Path:
     """Exists while out-slim has objects of a prefix that did not pass: make would not show their warnings again."""
-    return TREE / "out-slim" / "wb-unsure"
+    return tree / "out-slim" / "wb-unsure"
 
 
-def _warnings_of(count: int, files: list[Path], dirs: list[str], flags: list[str],
+def _warnings_of(tree: Path, count: int, files: list[Path], dirs: list[str], flags: list[str],
                  known: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Build the first ``count`` patches in TREE; WbError for a warning that is not ``known`` in a file they touch."""
+    """Build the first ``count`` patches in ``tree``; WbError for a warning, not ``known``, in a file they touch."""
     name = files[count - 1].name if count else "base"
-    if _unsure().exists():
-        base.remove(_unsure().parent)
-    _unsure().parent.mkdir(exist_ok=True)
-    _unsure().touch()
+    unsure = _unsure(tree)
+    if unsure.exists():
+        base.remove(unsure.parent)
+    unsure.parent.mkdir(exist_ok=True)
+    unsure.touch()
     log = BUILD / "log" / f"bisect-{count:04}.log"
     log.unlink(missing_ok=True)
-    _build(log, dirs, flags, count, f"building {name} ({count}/{len(files)})")
+    _build(tree, log, dirs, flags, count, f"building {name} ({count}/{len(files)})")
     found = warnings(log.read_text(errors="replace"))
     mine = {n for f in files[:count] for n in patchqueue.touched(f)}
     if new := sorted(w for w in found - known if w[0] in mine):
@@ -130,12 +132,12 @@ def _warnings_of(count: int, files: list[Path], dirs: list[str], flags: list[str
     return found
 
 
-def _build(log: Path, dirs: list[str], flags: list[str], count: int, what: str) -> None:
-    out = TREE / "out-slim"
+def _build(tree: Path, log: Path, dirs: list[str], flags: list[str], count: int, what: str) -> None:
+    out = tree / "out-slim"
     fragments = out / "wb-fragments.config"
-    fragments.write_text(kconfig.fragments("slim", series=count > 0))
+    fragments.write_text(kconfig.fragments("slim", series=count > 0, line=base.default_line()))
     # Not kconfig.check: an option of the series exists only from its patch on.
-    run(kernel.make(TREE, out, "-s", "allnoconfig"), env={**kernel.make_env(), "KCONFIG_ALLCONFIG": str(fragments)},
+    run(kernel.make(tree, out, "-s", "allnoconfig"), env={**kernel.make_env(), "KCONFIG_ALLCONFIG": str(fragments)},
         log=log, what="configuring")
-    present = [d for d in dirs if (TREE / d).is_dir()]
-    kernel.compile_in(kernel.make(TREE, out, *flags, *present), log, what)
+    present = [d for d in dirs if (tree / d).is_dir()]
+    kernel.compile_in(kernel.make(tree, out, *flags, *present), log, what)

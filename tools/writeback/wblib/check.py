@@ -17,7 +17,7 @@ from pathlib import Path
 from . import axes as ax
 from . import boot as boots
 from . import kernel as kernels
-from . import ktap, patchqueue, qemu, results, runner, series
+from . import ktap, patchqueue, qemu, results, runner, series, sources
 from .demo import variants
 from .errors import WbError
 from .paths import BUILD, ROOT, SELFTESTS, TOOLS
@@ -129,11 +129,11 @@ def cases(seed: int) -> Iterator[Verdict]:
     if len(kernel_names) > 1:
         # The checks have 75 minutes; what looks for crashes looks at the patches first.
         stress, later = ({c.case for c in suite(name).cells} for name in ("stress", "stress-short"))
-        left = {j.case for j in every if j.kernel == "stock"} & stress
+        left = {j.case for j in every if sources.is_stock(j.kernel)} & stress
         for what, names in (("left to 'wb stress'", left & later), ("left out", left - later)):
             if names:
                 print(f"     stock, {what}: {', '.join(sorted(names))}", flush=True)
-        every = [j for j in every if j.kernel != "stock" or j.case not in stress]
+        every = [j for j in every if not sources.is_stock(j.kernel) or j.case not in stress]
     # What the fast lane cannot judge is left to the exact one; the longest first, so that no core idles at the end.
     fast = [j for j in map(functools.partial(in_lane, "fast"), every) if j]
     exact = [j for j in every if in_lane("fast", j) is None or j.case in BOTH]
@@ -193,7 +193,7 @@ def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
         place = BUILD / "check" / f"determinism-{lane}-{len(runs) + 1}"
         runs.append(place)
         shutil.rmtree(place, ignore_errors=True)
-        job = in_lane(lane, Job("read-latency", ax.validate("read-latency", axes), seed, "stock"))
+        job = in_lane(lane, Job("read-latency", ax.validate("read-latency", axes), seed, sources.named("stock")))
         assert job
         with _busy() if busy else contextlib.nullcontext():
             outcome = qemu.run(runner.guest_of(job, ready, options), place, timeout_s=900)
@@ -254,7 +254,8 @@ def functional(seed: int) -> Iterator[Verdict]:
         yield Verdict(f"{device}: buffered writeback multiplies read latency",
                       "" if slower(idle, buffered) else figures)
         for case in ("tune", "watch"):
-            result, = runner.run_many([Job(case, ax.validate(case, {}), seed, "stock")], parallel=1, options=options)
+            job = Job(case, ax.validate(case, {}), seed, sources.named("stock"))
+            result, = runner.run_many([job], parallel=1, options=options)
             yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))
 
 
@@ -266,7 +267,7 @@ def slower(idle: dict[str, float], buffered: dict[str, float]) -> bool:
 def _functional_reads(writer: str, seed: int, options: runner.Options) -> tuple[dict[str, float], str]:
     """The least of each of FUNCTIONAL_TAILS (us) of FUNCTIONAL_SEEDS runs beside ``writer``; why one did not pass."""
     axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": writer})
-    several = [Job("read-latency", axes, seed + i, "stock") for i in range(FUNCTIONAL_SEEDS)]
+    several = [Job("read-latency", axes, seed + i, sources.named("stock")) for i in range(FUNCTIONAL_SEEDS)]
     # One at a time: side by side they would share the host's cores.
     found = runner.run_many(several, parallel=1, options=options)
     bad = [r for r in found if r.status != "pass"]

@@ -3,18 +3,24 @@
 
 import argparse
 import importlib
+import os
 
 from wbtop import VERSION
 from wbtop.cli import guarded
 
+from . import base
+
 MODULES = ("runcmd", "bench", "lanes", "compare", "demo", "plot", "report", "check", "stress", "foreign", "shell",
            "kernel", "deb", "series", "law", "watch", "tune", "field", "package", "lab")
+# Commands for any machine, which know no base.
+NO_BASE = ("watch", "tune", "field", "package", "compare", "plot", "report")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
   wb run read-latency --disk fifo --wbt off    one case on the stock kernel
   wb run read-latency --writer direct --json - the same, result as JSON on stdout
   wb bench reference --seeds 5                 a suite, five seeds each
+  wb run read-latency --base 7.3               the same on the mainline kernel
   wb compare results/stock-* results/patched-* the A/B table
   wb report                                    all results as one page with pictures
   wb shell                                     a shell in the test kernel
@@ -31,13 +37,30 @@ def parser() -> argparse.ArgumentParser:
     sub = top.add_subparsers(metavar="COMMAND", required=True)
     for name in MODULES:
         importlib.import_module(f".{name}", __package__).register(sub)
+    for name, command in sub.choices.items():
+        if name not in NO_BASE:
+            _add_base(command)
     return top
+
+
+def _add_base(command: argparse.ArgumentParser) -> None:
+    """Give ``command`` and its own commands the option --base."""
+    below = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
+    for action in below:
+        for child in dict.fromkeys(action.choices.values()):
+            _add_base(child)
+    if not below:
+        command.add_argument("--base", metavar="LINE|PATH", default=argparse.SUPPRESS,
+                             help=f"kernel line {' or '.join(base.LINES)}, or a tree or tarball of one; "
+                             f"the same as BASE= (default {base.LTS})")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``wb``; returns its exit code (0 ok, 1 failed, 2 wrong usage, 130 interrupted)."""
     def call() -> int:
         args = parser().parse_args(argv)
+        if "base" in args:
+            os.environ["BASE"] = args.base
         return int(args.func(args))
 
     return guarded(call, " (WB_BUILD and WB_RESULTS say where wb writes)")

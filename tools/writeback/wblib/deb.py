@@ -14,7 +14,6 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import axes as ax
 from . import base, dkms, kconfig, kernel, patchqueue, sources
 from .errors import WbError
 from .paths import BUILD, CONFIGS
@@ -84,11 +83,10 @@ def build(variant: str, config: str = "slim", jobs: int = 0) -> Packages:
     variant: a key of SUFFIX.  config: slim, debian-cloud, running or a file's name.  jobs: parallel
     compilers, 0 = one per core.  WbError names the log, or the missing configuration.
     """
-    if variant not in SUFFIX:
-        raise ax.unknown("kernel", variant, SUFFIX)
+    variant = sources.chosen(variant, tuple(SUFFIX))
     what = sources.describe(variant)
     kind = "slim" if config == "slim" else "other"
-    wanted = wanted_config(config, series=what.series)
+    wanted = wanted_config(config, what.series, what.base.line)
     key = sha256_text("\n".join([what.base.ident, what.content, wanted, variant, kernel.compiler(), str(RECIPE)]))
     products, out = BUILD / "deb" / key[:12], what.tree / f"out-deb-{kind}"
     if kind == "slim" and not out.exists():
@@ -111,12 +109,10 @@ def load(products: Path, variant: str, out: Path, patchset: str) -> Packages:
     return Packages(meta["release"], meta["version"], image, headers, built)
 
 
-def wanted_config(config: str, series: bool) -> str:
+def wanted_config(config: str, series: bool, line: str) -> str:
     """The options to build with: fragments for slim, a whole configuration and debian.config for the others."""
-    extra = [CONFIGS / "patched.config"] if series else []
     if config == "slim":
-        names = [CONFIGS / "slim.config", CONFIGS / "package.config", *extra]
-        return kconfig.merge([f.read_text() for f in names])
+        return kconfig.joined(["slim", "package", *(["patched"] if series else [])], line)
     return read_config(config) + "\n" + kconfig.merge([(CONFIGS / "debian.config").read_text()])
 
 
@@ -144,11 +140,11 @@ def read_config(config: str) -> str:
 
 def _debian_cloud() -> str:
     """Debian's configuration of the base's cloud kernel, from the package linux-config-6.12 (2 MB)."""
-    version = base.pins()["BASE_VERSION"]
+    version = base.pins()["VERSION"]
     store = BUILD / "dl" / f"debian-cloud-{version}.config"
     if store.is_file():
         return store.read_text()
-    package = f"linux-config-{base.SERIES_OF}"
+    package = f"linux-config-{base.LTS}"
     with base.unpacked(package, 2, "add bookworm-security to them, or give --config FILE") as files:
         found = list(files.glob("usr/src/*/config.amd64_none_cloud-amd64.xz"))
         if not found:
@@ -204,12 +200,13 @@ def _package(what: sources.Source, kind: str, wanted: str, key: str, jobs: int) 
     stamp = out / "wb-key"
     stamp.unlink(missing_ok=True)
     _configure(tree, out, kind, wanted, log)
-    count = len(patchqueue.patches()) if what.series else 0
+    suffix = SUFFIX[sources.split(what.variant)[0]]
+    count = len(patchqueue.patches(line=what.base.line)) if what.series else 0
     # Debian's revision part becomes the build number of uname -v.
-    version = f"{base.kernel_version(tree)}-1+{SUFFIX[what.variant].lstrip('-').replace('-', '.')}{count}.{key[:8]}"
+    version = f"{base.kernel_version(tree)}-1+{suffix.lstrip('-').replace('-', '.')}{count}.{key[:8]}"
     for old in tree.glob(f"{SOURCE}_*"):
         old.unlink()
-    argv = kernel.make(tree, out, f"-j{jobs or cpus()}", f"LOCALVERSION={SUFFIX[what.variant]}",
+    argv = kernel.make(tree, out, f"-j{jobs or cpus()}", f"LOCALVERSION={suffix}",
                        f"DPKG_FLAGS=--hook-init='{REDATE}'", "bindeb-pkg")
     kernel.compile_in(argv, log, f"packaging the {what.variant} kernel", env=_env(version))
     _keep(tree, out, key, version, round(time.monotonic() - start))

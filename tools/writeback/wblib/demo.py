@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import axes as ax
-from . import bench, published, results
-from .paths import PATCH_DIRS, RESULTS, ROOT
+from . import bench, patchqueue, published, results, sources
+from .paths import RESULTS
 from .plot import need_matplotlib, write_cdf
 from .proc import say
 from .results import Result
@@ -26,9 +26,8 @@ PNG = "read-latency-cdf.png"
 
 
 def variants() -> list[str]:
-    """Stock, and patched when there is a patch besides a cover letter."""
-    patches = [p for d in PATCH_DIRS for p in (ROOT / d).glob("[0-9]*.patch") if not p.name.startswith("0000-")]
-    return ["stock", "patched"] if patches else ["stock"]
+    """Stock, and patched when there is a patch besides a cover letter, of the default kernel line."""
+    return [sources.named(name) for name in (["stock", "patched"] if patchqueue.patches() else ["stock"])]
 
 
 def export(found: Sequence[Result], kernels: Sequence[str], out: Path) -> str:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import axes as ax
 from . import foreign_guest as guests
 from . import foreign_suite as suites
 from . import kernel as kernels
-from . import ranges
+from . import ranges, sources
 from .base import write_atomic
 from .bench import KERNELS, check_jobs, minutes
 from .errors import WbError
@@ -231,10 +230,7 @@ def markdown(title: str, found: Sequence[Mapping[str, Any]], names: Sequence[str
 
 def run(args: argparse.Namespace) -> int:
     """``wb foreign``."""
-    names = list(dict.fromkeys(args.kernel))
-    for name in names:
-        if name not in KERNELS:
-            raise ax.unknown("kernel", name, KERNELS)
+    names = list(dict.fromkeys(sources.chosen(k, KERNELS) for k in args.kernel))
     parallel = check_jobs(args.jobs)
     configs = [suites.config(text) for text in dict.fromkeys(args.config or ["default"])]
     suite = suites.SUITES[args.suite]

@@ -3,6 +3,7 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import WbError
@@ -20,19 +21,22 @@ def add_flavour(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flavour", default="slim", help=f"kernel flavour: {', '.join(FLAVOURS)} (default slim)")
 
 
-def fragments(flavour: str, series: bool = False) -> str:
+def fragments(flavour: str, series: bool = False, line: str = "") -> str:
     """The options of a flavour, one per line, a later fragment replacing an earlier one.
 
     series: the kernel has the series: add config/patched.config (options that only
-    the series knows), if there is one.
+    the series knows), if there is one.  line: the kernel line; behind NAME.config
+    comes NAME-LINE.config, what is different there, if there is one.
     """
     if flavour not in FLAVOURS:
         raise WbError(f"unknown flavour '{flavour}': choose from {', '.join(FLAVOURS)}", 2)
-    names = ["slim", *_ON_SLIM[flavour]]
-    files = [CONFIGS / f"{name}.config" for name in names]
-    if series and (CONFIGS / "patched.config").exists():
-        files.append(CONFIGS / "patched.config")
-    return merge([f.read_text() for f in files])
+    return joined(["slim", *_ON_SLIM[flavour], *(["patched"] if series else [])], line)
+
+
+def joined(names: Sequence[str], line: str = "") -> str:
+    """The fragments ``names`` as one, each with what is different in ``line`` behind it."""
+    files = [CONFIGS / f"{name}{suffix}.config" for name in names for suffix in ("", f"-{line}")]
+    return merge([f.read_text() for f in files if f.exists()])
 
 
 def is_uml(flavour: str) -> bool:

@@ -41,6 +41,7 @@ examples:
   wb build --kernel tree --flavour debug   the working tree of 'make tree', with lockdep and KASAN
   wb build --flavour uml                   the kernel of the fast lane (uml-debug: with lockdep and KASAN)
   wb build --tar /tmp/ksft.tar.xz          also pack the kselftests (for a real machine with this kernel)
+  wb build --kernel patched --base 7.3     on the mainline kernel; the same as --kernel patched@7.3
   BASE=~/linux-6.12.50 wb build            another base
 The object directory is build/src/*/out-FLAVOUR; ccache is in ~/.cache/calm-writeback unless CCACHE_DIR is set."""
 
@@ -103,7 +104,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     tree with an empty series are the stock kernel.  WbError names the log.
     """
     what = sources.describe(variant)
-    wanted = kconfig.fragments(flavour, series=what.series)
+    wanted = kconfig.fragments(flavour, series=what.series, line=what.base.line)
     key = _key(what, wanted)
     products = BUILD / "kernels" / key[:12]
     out = what.tree / f"out-{flavour}"
@@ -117,7 +118,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
         raise WbError(f"{products / 'meta.json'} is damaged: remove {products} to build that kernel again") from exc
     config = products / "config"
     image = products / Path(_image(flavour)[0]).name
-    return Kernel(variant, key, release, image, config, out, sha256_file(config), what.patchset, flavour)
+    return Kernel(what.variant, key, release, image, config, out, sha256_file(config), what.patchset, flavour)
 
 
 def _image(flavour: str) -> tuple[str, list[str]]:
@@ -242,7 +243,7 @@ def _objects(kernel: Kernel) -> None:
         sources.prepare(what)
         return
     # Not before: that of a package has a key of its own.
-    wanted = kconfig.fragments(kernel.flavour, series=what.series)
+    wanted = kconfig.fragments(kernel.flavour, series=what.series, line=what.base.line)
     if _key(what, wanted) != kernel.key:
         raise WbError("the tree changed while it was built: run it again")
     _compile(what, kernel.flavour, wanted, kernel.key, 0)

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import axes as ax
-from . import bench, compare, identity, results
+from . import bench, compare, identity, results, sources
 from .errors import WbError
 from .results import Result
 from .stats import number, summary, table
@@ -56,10 +55,8 @@ def run(args: argparse.Namespace) -> int:
     chosen = suite(args.suite)
     if {c.case for c in chosen.cells} != {"read-latency"}:
         raise WbError(f"suite {args.suite} is not of read-latency alone", 2)
-    for kernel in args.kernel:
-        if kernel not in bench.KERNELS:
-            raise ax.unknown("kernel", kernel, bench.KERNELS)
-    job_list = jobs(chosen.cells, list(dict.fromkeys(args.kernel)), seeds(args.seeds))
+    kernels = list(dict.fromkeys(sources.chosen(k, bench.KERNELS) for k in args.kernel))
+    job_list = jobs(chosen.cells, kernels, seeds(args.seeds))
     parallel = bench.check_jobs(args.jobs)
     of_lane = {lane: bench.run_jobs(job_list, parallel, lane=lane) for lane in LANES}
     found = [r for lane in LANES for r in of_lane[lane]]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The series as files: order, hash, and applying it strictly.
 
-A patch is ``mm/NNNN-*.patch``, ``fs/ext4/NNNN-*.patch`` or
-``block/NNNN-*.patch``; NNNN is unique over all directories and gives the order,
-so there is no second file that could drift.  0000 is the cover letter, no patch.
+A patch is ``mm/NNNN-*.patch``, ``fs/ext4/NNNN-*.patch`` or ``block/NNNN-*.patch``, and
+for one kernel line only, ``mm/6.12/NNNN-*.patch``.  NN.. is the set it is mailed with,
+NNNN is unique over all patches of a line and gives the order, so there is no second
+file that could drift.  NN00 is a set's cover letter, no patch.
 """
 
 import os
@@ -27,22 +28,31 @@ IDENTITY = {
 }
 
 
-def patches(root: Path = ROOT) -> list[Path]:
-    """The patch files in apply order; WbError for a bad name or a number used twice."""
+def patches(root: Path = ROOT, line: str | None = None) -> list[Path]:
+    """The patch files of ``line`` (None: the default one) in apply order.
+
+    WbError for a bad name or a number used twice.
+    """
+    line = line or base.default_line()
     seen: dict[str, Path] = {}
     for directory in PATCH_DIRS:
-        for path in sorted((root / directory).glob("*.patch")):
+        for path in sorted([*(root / directory).glob("*.patch"), *(root / directory / line).glob("*.patch")]):
             match = _NAME.fullmatch(path.name)
             if not match:
                 raise WbError(f"{path.relative_to(root)}: a patch is named NNNN-subject.patch; 'make export' names it")
             number = match.group(1)
-            if number == "0000":
+            if number.endswith("00"):
                 continue
             if number in seen:
                 raise WbError(f"number {number} is used twice: {seen[number].relative_to(root)} and "
                               f"{path.relative_to(root)}; give one a free number")
             seen[number] = path
     return [seen[n] for n in sorted(seen)]
+
+
+def number(patch: Path) -> int:
+    """NNNN of a patch file."""
+    return int(patch.name[:4])
 
 
 def patchset_hash(files: Sequence[Path] | None = None) -> str:
@@ -53,6 +63,15 @@ def patchset_hash(files: Sequence[Path] | None = None) -> str:
     """
     files = patches() if files is None else files
     return sha256_text("".join(sha256_file(p) + "\n" for p in files)) if files else ""
+
+
+def essence(patch: Path) -> str:
+    """The message and the changed and context lines of a patch file: what is the same where it applies to two lines.
+
+    Blob ids and line numbers are not in it, nor the function that git names behind them.
+    """
+    lines = patch.read_text(errors="surrogateescape").splitlines()
+    return "\n".join("@@" if line.startswith("@@ ") else line for line in lines if not line.startswith("index "))
 
 
 def touched(patch: Path) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import axes as ax
-from . import kconfig, local, qemu, ranges, results
+from . import kconfig, local, qemu, ranges, results, sources
 from .errors import WbError
 from .proc import say
 from .runner import DEVICES, LANES, Options, guest_of, place_of, prepare, run_many
@@ -25,6 +25,7 @@ examples:
   wb run read-latency --lane functional --on nvme       real NVMe driver on QEMU's disk
   wb run read-latency --dir /mnt/data                   your own disk, in that directory, as root: 5 runs
   wb run read-latency --cpu max,erms=off                a CPU that copies 8 bytes per ns, not 1
+  wb run read-latency --kernel patched --base 7.3       on the mainline kernel; so is --kernel patched@7.3
   wb run read-latency --dry-run                         print the QEMU command only
 exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wrong usage"""
 
@@ -80,7 +81,7 @@ def run_command(args: argparse.Namespace) -> int:
     axes = ax.validate(args.case, given)
     lane = args.lane or "exact"
     cpu = qemu.check_cpu(args.cpu or qemu.CPU, "local" if args.dir or args.device else lane)
-    job = Job(args.case, axes, seed, args.kernel or "stock")
+    job = Job(args.case, axes, seed, sources.chosen(args.kernel or "stock"))
     if "reader" not in given:
         job = in_lane(lane, job) or job
     if args.dir or args.device:

@@ -22,13 +22,16 @@ TERMS = frozenset({"inflight"})
 EXAMPLES = """\
 examples:
   wb series list                the patches in apply order
+  wb series list --base 7.3     those for mainline; block/*.patch are for both lines, block/7.3/*.patch for one
   wb series tree                build/tree: git log base.. is the series; commit, rebase -i there
+  wb series tree --base 7.3     the same for mainline, in build/tree@7.3
   wb series export              the commits of build/tree back to mm/ fs/ext4/ block/
   wb series round-trip          files -> commits -> files gives the same bytes (no build/tree needed)
   wb series checkpatch          scripts/checkpatch.pl --strict on each patch
   wb series bisect-check        each prefix builds with W=1 and sparse, without new warnings
 A new commit goes to the directory its subject says (mm: ext4: block: blk-wbt:),
-else to where most of its files are; the numbers are renewed in order."""
+else to where most of its files are, and gets the first free number; the others keep
+theirs.  A patch of both lines that was changed for 7.3 becomes one for each."""
 
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -127,17 +130,26 @@ def checkpatch(patch: Path) -> str:
 
 
 def lint() -> Iterator[tuple[str, str]]:
-    """(check, problem) for 'make lint', problem "" when all is well; nothing to build or extract when empty."""
-    try:
-        files = patchqueue.patches()
-    except WbError as exc:
-        yield "order", str(exc)
-        return
-    yield "order", ""
-    try:
-        yield "round trip", worktree.round_trip()
-    except WbError as exc:
-        yield "round trip", str(exc)
-    with concurrent.futures.ThreadPoolExecutor(cpus()) as pool:
-        for path, report in zip(files, pool.map(checkpatch, files), strict=True):
-            yield f"checkpatch {path.name}", report.splitlines()[0] if report else ""
+    """(check, problem) for 'make lint', problem "" when all is well; nothing to build or extract when empty.
+
+    Every line's patches are looked at; those of a line whose source cannot be had are not applied.
+    """
+    seen: set[Path] = set()
+    for line in base.LINES:
+        try:
+            files = patchqueue.patches(line=line)
+        except WbError as exc:
+            yield f"{line}: order", str(exc)
+            continue
+        yield f"{line}: order", ""
+        try:
+            yield f"{line}: round trip", worktree.round_trip(line=line)
+        except base.NoBase as exc:
+            say(f"{line}: SKIPPED: {exc}")
+        except WbError as exc:
+            yield f"{line}: round trip", str(exc)
+        new = [path for path in files if path not in seen]
+        seen.update(new)
+        with concurrent.futures.ThreadPoolExecutor(cpus()) as pool:
+            for path, report in zip(new, pool.map(checkpatch, new), strict=True):
+                yield f"checkpatch {path.relative_to(ROOT)}", report.splitlines()[0] if report else ""

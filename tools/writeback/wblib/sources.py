@@ -10,29 +10,30 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import axes as ax
 from . import base, kconfig, patchqueue
 from .errors import WbError
 from .paths import BUILD, SELFTESTS
 from .proc import run, sha256_file, sha256_text
 
-PATCHED = base.SRC / "patched"
-TREE = BUILD / "tree"
 # What a build adds to a source tree; never part of its content.
 ADDED = (*(f"out-{flavour}" for flavour in kconfig.FLAVOURS), "out-deb-slim", "out-deb-other",
          "tools/testing/selftests/writeback")
 # checkpatch's cache, at the top of a tree that is no git repository.
 CHECKPATCH_CACHE = ".checkpatch-camelcase."
-REPLAY = base.SRC / "replay"
 VARIANTS = ("stock", "patched", "tree", "replay")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source tree: ``content`` is a hash of what differs from the base, "" for nothing."""
+    """A source tree: ``content`` is a hash of what differs from the base, "" for nothing.
+
+    variant: one of VARIANTS, with "@LINE" behind it for another kernel line than the default one.
+    """
 
     variant: str
     tree: Path
@@ -43,48 +44,82 @@ class Source:
     @property
     def series(self) -> bool:
         """True if the series is in it."""
-        return bool(self.content) and self.variant != "replay"
+        return bool(self.content) and split(self.variant)[0] != "replay"
+
+
+def split(variant: str) -> tuple[str, str]:
+    """The name and the kernel line of "NAME" or "NAME@LINE"; WbError for a line that there is not."""
+    name, at, line = variant.partition("@")
+    if at and line not in base.LINES:
+        raise WbError(f"unknown kernel '{variant}': behind @ choose from {', '.join(base.LINES)}", 2)
+    return name, line or base.default_line()
+
+
+def named(variant: str) -> str:
+    """``variant`` as results call it: with its line, unless that is LTS."""
+    return base.in_line(*split(variant))
+
+
+def chosen(variant: str, names: Sequence[str] = VARIANTS) -> str:
+    """``variant`` as results call it; WbError with the nearest name when it is none of ``names``."""
+    if split(variant)[0] not in names:
+        raise ax.unknown("kernel", variant, names)
+    return named(variant)
+
+
+def is_stock(variant: str) -> bool:
+    """Whether a kernel has nothing of ours."""
+    return variant.partition("@")[0] == "stock"
+
+
+def tree_of(name: str, line: str) -> Path:
+    """Where the tree of a variant is."""
+    return (BUILD if name == "tree" else base.SRC) / base.in_line(name, line)
 
 
 def describe(variant: str) -> Source:
-    """What ``variant`` (one of VARIANTS) would be built from; makes no tree."""
-    if variant not in VARIANTS:
-        raise WbError(f"unknown kernel '{variant}': choose from {', '.join(VARIANTS)}", 2)
-    origin = base.locate()
-    if variant == "stock":
-        return Source(variant, base.STOCK, origin, "", "")
-    if variant == "patched":
-        patchset = patchqueue.patchset_hash()
-        content = _content(origin, patchset, patchqueue.patches(), BUILD / "series-content")
-        return Source(variant, PATCHED if content else base.STOCK, origin, content, patchset)
-    if variant == "replay":
-        patchset = patchqueue.patchset_hash(_replay_patches())
-        return Source(variant, REPLAY, origin,
-                      _content(origin, patchset, _replay_patches(), BUILD / "replay-content"), patchset)
-    return Source(variant, working_tree(), origin, _tree_content(), patchqueue.patchset_hash())
+    """What ``variant`` (one of VARIANTS, with or without @LINE) would be built from; makes no tree."""
+    variant = chosen(variant)
+    name, line = split(variant)
+    origin = base.of_line(line)
+    stock, tree = base.stock_dir(line), tree_of(name, line)
+    if name == "stock":
+        return Source(variant, stock, origin, "", "")
+    files = _replay_patches(line) if name == "replay" else patchqueue.patches(line=line)
+    patchset = patchqueue.patchset_hash(files)
+    if name == "tree":
+        return Source(variant, working_tree(line), origin, _tree_content(tree), patchset)
+    memo = BUILD / f"{base.in_line('series' if name == 'patched' else name, line)}-content"
+    content = _content(origin, patchset, files, memo)
+    return Source(variant, tree if content else stock, origin, content, patchset)
 
 
 def prepare(source: Source) -> Path:
     """Make or update the tree of ``source`` on disk."""
-    if source.tree == TREE:
-        return TREE
+    name, line = split(source.variant)
+    if name == "tree":
+        return source.tree
     stock = base.stock(source.base)
-    if source.tree in (PATCHED, REPLAY):
-        files = _replay_patches() if source.tree == REPLAY else patchqueue.patches()
+    if source.tree != stock:
+        files = _replay_patches(line) if name == "replay" else patchqueue.patches(line=line)
         with base.lock(f"src-{source.tree.name}"):
             sync_patched(source.base, stock, source.tree, files)
     return source.tree
 
 
-def _replay_patches() -> list[Path]:
+def _replay_patches(line: str) -> list[Path]:
+    """They bring back what 4.19 did, on the line that is nearest to it."""
+    if line != base.LTS:
+        raise WbError(f"there is no replay of an old kernel for {line}: use --base {base.LTS}", 2)
     return sorted((SELFTESTS / "replay").glob("*.patch"))
 
 
-def working_tree() -> Path:
-    """build/tree; WbError when 'make tree' has not made it."""
-    if not (TREE / ".git").is_dir():
-        raise WbError(f"no working tree in {TREE}: run 'make tree' first")
-    return TREE
+def working_tree(line: str | None = None) -> Path:
+    """The tree of 'make tree' for ``line`` (None: the default one); WbError when it is not there."""
+    tree = tree_of("tree", line or base.default_line())
+    if not (tree / ".git").is_dir():
+        raise WbError(f"no working tree in {tree}: run 'make tree' first")
+    return tree
 
 
 def content_hash(names: Iterable[str], top: Path) -> str:
@@ -146,16 +181,16 @@ def untracked(tree: Path) -> list[str]:
         return patchqueue.git(tree, "ls-files", "-z", "--others", "-X", str(temp / "ignore")).split("\0")[:-1]
 
 
-def _tree_content() -> str:
-    """Content hash of build/tree as it is on disk, committed or not."""
+def _tree_content(tree: Path) -> str:
+    """Content hash of a working tree as it is on disk, committed or not."""
     with _scratch() as temp:
         index = temp / "index"
-        shutil.copy2(TREE / ".git/index", index)
+        shutil.copy2(tree / ".git/index", index)
         env = {"GIT_INDEX_FILE": str(index)}
-        patchqueue.git(TREE, "add", "-A", env=env)
-        if new := untracked(TREE):
-            patchqueue.git(TREE, "add", "-f", "--", *new, env=env)
-        return content_hash(changed(TREE, patchqueue.git(TREE, "write-tree", env=env).strip()), TREE)
+        patchqueue.git(tree, "add", "-A", env=env)
+        if new := untracked(tree):
+            patchqueue.git(tree, "add", "-f", "--", *new, env=env)
+        return content_hash(changed(tree, patchqueue.git(tree, "write-tree", env=env).strip()), tree)
 
 
 def sync_patched(origin: base.Base, stock: Path, dest: Path, files: list[Path]) -> None:

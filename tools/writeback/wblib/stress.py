@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import axes as ax
-from . import check, runner
+from . import check, runner, sources
 from .bench import KERNELS, check_jobs, command, minutes
 from .errors import WbError
 from .proc import say
@@ -53,12 +53,12 @@ def rounds(kernel: str | None, flavour: str | None, *, short: bool) -> list[Roun
 
     None: all of them.  A kernel and a flavour that are no round by default are one with the short suite.
     """
-    if kernel is not None and kernel not in KERNELS:
-        raise ax.unknown("kernel", kernel, KERNELS)
+    kernel = kernel and sources.chosen(kernel, KERNELS)
     if flavour is not None and flavour not in FLAVOURS:
         raise ax.unknown("flavour", flavour, FLAVOURS)
-    found = [r for r in ROUNDS if kernel in (None, r.kernel) and flavour in (None, r.flavour)]
-    found = found or [Round(kernel or "patched", flavour or "slim", "stress-short")]
+    every = [Round(sources.named(r.kernel), r.flavour, r.suite) for r in ROUNDS]
+    found = [r for r in every if kernel in (None, r.kernel) and flavour in (None, r.flavour)]
+    found = found or [Round(kernel or sources.named("patched"), flavour or "slim", "stress-short")]
     return [Round(r.kernel, r.flavour, "stress-short") if short else r for r in found]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """build/tree, the series as git commits to work on, and the way back to patch files.
 
+There is one for each kernel line, build/tree and build/tree@7.3.
 The files are the source; the tree is derived.  refs/wb/synced remembers which
 commit and which files agreed last, so that neither side's work is lost.
 """
@@ -16,7 +17,6 @@ from .errors import WbError
 from .patchqueue import git
 from .paths import BUILD, PATCH_DIRS, ROOT
 from .proc import say
-from .sources import TREE
 
 SYNCED = "refs/wb/synced"
 # First word of a subject -> directory; where it says nothing, the touched files decide.
@@ -36,11 +36,9 @@ def subject(patch: Path) -> str:
     return re.sub(r"^\[PATCH[^\]]*\] *", "", re.sub(r"\n[ \t]", " ", found.group(1))) if found else ""
 
 
-def directory(patch: Path, known: dict[str, str]) -> str:
-    """The directory a patch belongs to: where its subject is now, else by subject prefix, else by its files."""
+def directory(patch: Path) -> str:
+    """The directory a new patch belongs to: by its subject's prefix, else by its files."""
     title = subject(patch)
-    if title in known:
-        return known[title]
     prefix = re.match(r"\w+", title)
     for word, where in BY_SUBJECT:
         if prefix and prefix.group() == word:
@@ -51,8 +49,30 @@ def directory(patch: Path, known: dict[str, str]) -> str:
     return votes.most_common(1)[0][0]
 
 
-def export_to(repo: Path, root: Path, known: dict[str, str]) -> list[Path]:
-    """Write the commits base.. of ``repo`` as patch files below ``root``, numbered 0001 on; returns them."""
+def numbers(known: list[int | None]) -> list[int]:
+    """The numbers of commits whose files have ``known`` ones, None for a new commit.
+
+    A file keeps its number, so that one that two lines share keeps its place in both; where commits
+    changed places, or a new one finds no free number, those behind it move up.
+    """
+    have = [n for n in known if n is not None]
+    if len(have) == len(known):
+        return sorted(have)
+    done: list[int] = []
+    for n in known:
+        behind = done[-1] if done else 0
+        n = n if n is not None and n > behind else behind + 1
+        done.append(n + 1 if n % 100 == 0 else n)
+    return done
+
+
+def export_to(repo: Path, root: Path, line: str, old: dict[str, Path] | None = None) -> list[Path]:
+    """Write the commits base.. of ``repo`` as patch files below ``root``, in order; returns them.
+
+    old: subject -> file of the series as it is.  A commit keeps the number and the directory of its file.
+    A file of both lines is kept as it is when ``line`` is not LTS and only blob ids and line numbers differ.
+    """
+    old = old or {}
     count = len(git(repo, "rev-list", "base..HEAD").split())
     if git(repo, "rev-list", "--merges", "base..HEAD"):
         raise WbError(f"{repo} has a merge after the base: rebase it into a line of commits")
@@ -65,155 +85,198 @@ def export_to(repo: Path, root: Path, known: dict[str, str]) -> list[Path]:
         made = sorted(Path(temp).glob("*.patch"))
         if len(made) != count:
             raise WbError(f"{repo}: {count} commits gave {len(made)} patches: drop the empty commit")
-        for patch in made:
-            target = root / directory(patch, known) / patch.name
+        files = [old.get(subject(patch)) for patch in made]
+        numbered = numbers([f and patchqueue.number(f) for f in files])
+        for patch, before, number in zip(made, files, numbered, strict=True):
+            place = directory(patch)
+            if before:
+                place = _top(before)
+                if _only(before):
+                    place = f"{place}/{before.parent.name}"
+                elif line != base.LTS and patchqueue.essence(before) != patchqueue.essence(patch):
+                    place = f"{place}/{line}"
+                elif line != base.LTS:
+                    patch.write_bytes(before.read_bytes())
+            target = root / place / f"{number:04}{patch.name[4:]}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(patch, target)
             done.append(target)
     return done
 
 
-def assignments(files: list[Path], root: Path = ROOT) -> dict[str, str]:
-    """Subject -> directory of the existing patch files."""
-    return {subject(f): str(f.parent.relative_to(root)) for f in files}
+def _only(patch: Path) -> bool:
+    """Whether a patch file is for one line."""
+    return patch.parent.name in base.LINES
 
 
-def _in_progress() -> str:
+def _top(patch: Path) -> str:
+    """Which of PATCH_DIRS a patch file is in."""
+    parent = patch.parent.parent if _only(patch) else patch.parent
+    return next(name for name in PATCH_DIRS if parent.as_posix().endswith(name))
+
+
+def by_subject(files: list[Path]) -> dict[str, Path]:
+    """Subject -> file."""
+    return {subject(f): f for f in files}
+
+
+def _in_progress(tree: Path) -> str:
     for name, what in (("rebase-merge", "rebase"), ("rebase-apply", "rebase or am"), ("MERGE_HEAD", "merge"),
                        ("CHERRY_PICK_HEAD", "cherry-pick")):
-        if (TREE / ".git" / name).exists():
+        if (tree / ".git" / name).exists():
             return what
     return ""
 
 
-def _agrees() -> bool:
-    """Whether the commits of build/tree are what the patch files say, byte for byte."""
-    files = patchqueue.patches()
+def _agrees(tree: Path, line: str) -> bool:
+    """Whether the commits of ``tree`` are what the patch files say, byte for byte."""
+    files = patchqueue.patches(line=line)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="agree-") as temp:
-        made = export_to(TREE, Path(temp), assignments(files))
+        made = export_to(tree, Path(temp), line, by_subject(files))
         return ([(p.relative_to(temp), p.read_bytes()) for p in made]
                 == [(p.relative_to(ROOT), p.read_bytes()) for p in files])
 
 
-def unexported() -> str:
-    """What build/tree holds that the patch files do not, in words; "" for nothing."""
-    if not (TREE / ".git").is_dir():
+def _unexported(tree: Path, line: str) -> str:
+    """What ``tree`` holds that the patch files do not, in words; "" for nothing."""
+    if not (tree / ".git").is_dir():
         return ""
-    if what := _in_progress():
+    if what := _in_progress(tree):
         return f"a {what} in progress"
-    if new := sources.untracked(TREE):
+    if new := sources.untracked(tree):
         return f"files that 'git add -f' has yet to add ({new[0]}{' and more' if len(new) > 1 else ''})"
-    if dirty := git(TREE, "status", "--porcelain").splitlines():
+    if dirty := git(tree, "status", "--porcelain").splitlines():
         return f"uncommitted changes ({dirty[0][3:]}{' and more' if len(dirty) > 1 else ''})"
-    head = git(TREE, "rev-parse", "HEAD").strip()
-    if git(TREE, "rev-parse", "-q", "--verify", SYNCED, check=False).strip() != head and not _agrees():
+    head = git(tree, "rev-parse", "HEAD").strip()
+    if git(tree, "rev-parse", "-q", "--verify", SYNCED, check=False).strip() != head and not _agrees(tree, line):
         return "commits that were not exported"
     return ""
 
 
 def make_tree(force: bool = False) -> Path:
-    """build/tree: the base as one commit tagged base, and the series on top, a commit each.
+    """build/tree of the default line: the base as one commit tagged base, and the series on top, a commit each.
 
     Refuses to overwrite work that is not in the patch files, unless ``force``.
     """
-    if not force and (work := unexported()):
-        raise WbError(f"{TREE} has {work}: 'make export' keeps them, 'wb series tree --force' drops them")
-    files = patchqueue.patches()
+    line = base.default_line()
+    tree = sources.tree_of("tree", line)
+    if not force and (work := _unexported(tree, line)):
+        raise WbError(f"{tree} has {work}: 'make export' keeps them, 'wb series tree --force' drops them")
+    files = patchqueue.patches(line=line)
     origin = base.locate()
     with base.lock("tree"):
-        if base.stamp(TREE).get("ident") != origin.ident or not (TREE / ".git").is_dir():
-            _make_base(origin)
-        if what := _in_progress():
+        if base.stamp(tree).get("ident") != origin.ident or not (tree / ".git").is_dir():
+            _make_base(origin, tree)
+        if what := _in_progress(tree):
             say(f"dropping a {what} in progress")
             for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD"):
-                base.remove(TREE / ".git" / name)
-        git(TREE, "checkout", "-q", "-f", "-B", "series", "base")
-        git(TREE, "clean", "-q", "-f", "-d")
-        git(TREE, "update-ref", "-d", SYNCED)
-        patchqueue.am(TREE, files)
-        _synced()
-    return TREE
+                base.remove(tree / ".git" / name)
+        git(tree, "checkout", "-q", "-f", "-B", "series", "base")
+        git(tree, "clean", "-q", "-f", "-d")
+        git(tree, "update-ref", "-d", SYNCED)
+        patchqueue.am(tree, files)
+        _synced(tree, line)
+    return tree
 
 
-def _make_base(origin: base.Base) -> None:
+def _make_base(origin: base.Base, tree: Path) -> None:
     stock = base.stock(origin)
     base.need_space(BUILD, 2 * base.EXTRACT_GIB, "the working tree")
-    new = TREE.with_name("tree.new")
+    new = tree.with_name(f"{tree.name}.new")
     say("making the base commit (about a minute, once per base)")
     sources.clone(stock, new, link=False)
     patchqueue.new_repo(new, bulk=True)
     # What a build leaves in the tree, and our own stamp, are not work.
     (new / ".git/info/exclude").write_text(sources.excluded())
     shutil.copy(stock / base.STAMP, new / base.STAMP)
-    base.remove(TREE)
-    new.rename(TREE)
+    base.remove(tree)
+    new.rename(tree)
 
 
-def _synced() -> None:
-    git(TREE, "update-ref", SYNCED, "HEAD")
-    git(TREE, "config", "wb.patchset", patchqueue.patchset_hash())
+def _synced(tree: Path, line: str) -> None:
+    git(tree, "update-ref", SYNCED, "HEAD")
+    git(tree, "config", "wb.patchset", patchqueue.patchset_hash(patchqueue.patches(line=line)))
 
 
 def export(force: bool = False) -> list[Path]:
-    """Write the commits of build/tree back to the patch files.
+    """Write the commits of the default line's tree back to the patch files.
 
     Refuses when the files changed since 'make tree' (a pull, an edit): these
     changes are not in the tree and would be lost; ``force`` drops them.
+    A patch of both lines that was changed for a line other than LTS becomes two.
     """
-    if not (TREE / ".git").is_dir():
-        raise WbError(f"no working tree in {TREE}: run 'make tree' first")
-    if what := _in_progress():
-        raise WbError(f"{TREE} has a {what} in progress: finish or abort it first")
-    if git(TREE, "status", "--porcelain", "-uno"):
-        raise WbError(f"{TREE} has uncommitted changes: commit or drop them first")
-    known = git(TREE, "config", "wb.patchset", check=False).strip()
+    line = base.default_line()
+    tree = sources.working_tree(line)
+    if what := _in_progress(tree):
+        raise WbError(f"{tree} has a {what} in progress: finish or abort it first")
+    if git(tree, "status", "--porcelain", "-uno"):
+        raise WbError(f"{tree} has uncommitted changes: commit or drop them first")
+    known = git(tree, "config", "wb.patchset", check=False).strip()
     try:
-        old = patchqueue.patches()
-        changed = known != patchqueue.patchset_hash()
+        old = patchqueue.patches(line=line)
+        changed = known != patchqueue.patchset_hash(old)
     except WbError:
         old, changed = [], True
-    if changed and not force and not _agrees_safely():
+    if changed and not force and not _agrees_safely(tree, line):
         raise WbError("the patch files changed since 'make tree': 'make tree' takes them, "
                       "'wb series export --force' drops them")
     # All new files exist before the first old one goes.
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as temp:
-        made = export_to(TREE, Path(temp), assignments(old))
+        made = export_to(tree, Path(temp), line, by_subject(old))
         keep = set()
         for patch in made:
             target = ROOT / patch.relative_to(temp)
             keep.add(target)
             if not target.exists() or target.read_bytes() != patch.read_bytes():
+                target.parent.mkdir(exist_ok=True)
                 patch.replace(target)
                 target.chmod(0o644)
-        for name in PATCH_DIRS:
-            for stale in (ROOT / name).glob("[0-9][0-9][0-9][0-9]-*.patch"):
-                if stale not in keep and not stale.name.startswith("0000-"):
-                    stale.unlink()
-    _synced()
-    return patchqueue.patches()
+        for stale in old or _all_files(line):
+            if stale not in keep:
+                _retire(stale, line)
+    _synced(tree, line)
+    return patchqueue.patches(line=line)
 
 
-def _agrees_safely() -> bool:
+def _all_files(line: str) -> list[Path]:
+    found = [p for name in PATCH_DIRS for where in (ROOT / name, ROOT / name / line)
+             for p in where.glob("[0-9][0-9][0-9][0-9]-*.patch")]
+    return [p for p in found if p.name[2:4] != "00"]
+
+
+def _retire(patch: Path, line: str) -> None:
+    """Take a patch file out of ``line``: one of both lines stays with the other, if that has patches of its own."""
+    split = any((ROOT / name / o).is_dir() for name in PATCH_DIRS for o in base.LINES)
+    if _only(patch) or not (split or line != base.LTS):
+        patch.unlink()
+        return
+    other = next(o for o in base.LINES if o != line)
+    (patch.parent / other).mkdir(exist_ok=True)
+    patch.rename(patch.parent / other / patch.name)
+
+
+def _agrees_safely(tree: Path, line: str) -> bool:
     try:
-        return _agrees()
+        return _agrees(tree, line)
     except WbError:
         return False
 
 
-def round_trip(root: Path = ROOT) -> str:
-    """Apply and export the series in a scratch repository; "" when the files come back byte for byte.
+def round_trip(root: Path = ROOT, line: str | None = None) -> str:
+    """Apply and export a line's series in a scratch repository; "" when the files come back byte for byte.
 
     Needs neither build/tree nor an extracted base, and nothing at all for an empty series.
     """
-    files = patchqueue.patches(root)
+    line = line or base.default_line()
+    files = patchqueue.patches(root, line)
     if not files:
         return ""
     BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="trip-") as temp:
         repo, out = Path(temp) / "repo", Path(temp) / "out"
         out.mkdir()
-        patchqueue.scratch_repo(base.locate(), files, repo)
-        made = export_to(repo, out, assignments(files, root))
+        patchqueue.scratch_repo(base.of_line(line), files, repo)
+        made = export_to(repo, out, line, by_subject(files))
         for old, new in zip(files, made, strict=False):
             if old.relative_to(root) != new.relative_to(out):
                 return f"{old.relative_to(root)} would be exported as {new.relative_to(out)}: run 'make tree export'"
