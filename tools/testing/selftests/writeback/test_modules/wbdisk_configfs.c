@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "wbdisk.h"
+#include "wbdisk_compat.h"
 
 static struct wbd_dev *dev_of(struct config_item *item)
 {
@@ -464,8 +465,7 @@ static struct config_item *wbd_make_item(struct config_group *group,
 	INIT_LIST_HEAD(&dev->store.cached);
 	INIT_LIST_HEAD(&dev->active);
 	dev->armed = WBD_NEVER;
-	hrtimer_init(&dev->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	dev->timer.function = wbd_timer;
+	hrtimer_setup(&dev->timer, wbd_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	wbd_config_load(&dev->cfg, "fifo");
 	config_item_init_type_name(&dev->item, name, &wbd_item_type);
 	return &dev->item;

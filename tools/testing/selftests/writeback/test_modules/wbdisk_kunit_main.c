@@ -2,6 +2,7 @@
 /* KUnit tests of wbdisk: the fixture, the link and the fifo model. */
 #include <linux/module.h>
 
+#include "wbdisk_compat.h"
 #include "wbdisk_kunit.h"
 
 #define LINK_MBPS	500	/* 2 ns per byte */
@@ -254,5 +255,5 @@ kunit_test_suites(&wbd_fifo_suite, &wbd_flash_suite, &wbd_hdd_suite,
 		  &wbd_store_suite);
 
 MODULE_DESCRIPTION("KUnit tests of wbdisk");
-MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
+MODULE_IMPORT_NS(WBD_KUNIT_NS);
 MODULE_LICENSE("GPL");

@@ -12,6 +12,7 @@
 #include <linux/module.h>
 
 #include "wbdisk.h"
+#include "wbdisk_compat.h"
 
 /* Pages are freed with interrupts off: about 2 ms for this much. */
 #define DISCARD_MAX	SZ_64M
@@ -57,7 +58,7 @@ static int make_disk(struct wbd_dev *dev)
 	set->queue_depth = cfg->queue_depth;
 	set->cmd_size = sizeof(struct wbd_rq);
 	set->numa_node = NUMA_NO_NODE;
-	set->flags = BLK_MQ_F_SHOULD_MERGE;
+	set->flags = WBD_TAG_FLAGS;
 	err = blk_mq_alloc_tag_set(set);
 	if (err)
 		return err;
