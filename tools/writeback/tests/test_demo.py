@@ -2,6 +2,7 @@
 """wb demo and the published tables, with a runner that invents results."""
 
 import argparse
+import functools
 import json
 import shutil
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, bench, demo, published, results
+from wblib import axes, bench, demo, patchqueue, published, results
 from wblib.errors import WbError
 from wblib.suites import Job
 
@@ -55,7 +56,8 @@ def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
     monkeypatch.setattr(bench, "run_jobs", run_jobs)
     monkeypatch.setattr(demo, "RESULTS", tmp_path)
-    monkeypatch.setattr(demo, "ROOT", tmp_path / "root")
+    of_root = functools.partial(patchqueue.patches, tmp_path / "root")
+    monkeypatch.setattr(patchqueue, "patches", of_root)
     return tmp_path
 
 

@@ -158,7 +158,8 @@ def test_kernel_products(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     monkeypatch.setattr(kernel, "BUILD", tmp_path)
     monkeypatch.setattr(kernel, "compiler", lambda: "gcc")
-    what = SimpleNamespace(base=SimpleNamespace(ident="b"), content="", series=False, tree=tmp_path, patchset=None)
+    what = SimpleNamespace(variant="stock", base=SimpleNamespace(ident="b", line="6.12"), content="", series=False,
+                           tree=tmp_path, patchset=None)
     monkeypatch.setattr("wblib.sources.describe", lambda _variant: what)
     wanted = kernel.kconfig.fragments("slim")
     key = sha256_text("\n".join(["b", "", wanted, "gcc", str(kernel.RECIPE)]))

@@ -109,7 +109,7 @@ def load(products: Path, variant: str, out: Path, patchset: str) -> Packages:
     return Packages(meta["release"], meta["version"], image, headers, built)
 
 
-def wanted_config(config: str, series: bool, line: str) -> str:
+def wanted_config(config: str, series: bool, line: str = "") -> str:
     """The options to build with: fragments for slim, a whole configuration and debian.config for the others."""
     if config == "slim":
         return kconfig.joined(["slim", "package", *(["patched"] if series else [])], line)

@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import base, patchqueue, sources
@@ -66,13 +67,15 @@ def numbers(known: list[int | None]) -> list[int]:
     return done
 
 
-def export_to(repo: Path, root: Path, line: str, old: dict[str, Path] | None = None) -> list[Path]:
+def export_to(repo: Path, root: Path, line: str, old: Sequence[Path] = ()) -> list[Path]:
     """Write the commits base.. of ``repo`` as patch files below ``root``, in order; returns them.
 
-    old: subject -> file of the series as it is.  A commit keeps the number and the directory of its file.
+    old: the files of the series as it is, in order.  A commit keeps the number and the directory of its file.
     A file of both lines is kept as it is when ``line`` is not LTS and only blob ids and line numbers differ.
     """
-    old = old or {}
+    of_subject: dict[str, list[Path]] = {}
+    for path in old:
+        of_subject.setdefault(subject(path), []).append(path)
     count = len(git(repo, "rev-list", "base..HEAD").split())
     if git(repo, "rev-list", "--merges", "base..HEAD"):
         raise WbError(f"{repo} has a merge after the base: rebase it into a line of commits")
@@ -85,7 +88,7 @@ def export_to(repo: Path, root: Path, line: str, old: dict[str, Path] | None = N
         made = sorted(Path(temp).glob("*.patch"))
         if len(made) != count:
             raise WbError(f"{repo}: {count} commits gave {len(made)} patches: drop the empty commit")
-        files = [old.get(subject(patch)) for patch in made]
+        files = [same.pop(0) if (same := of_subject.get(subject(patch))) else None for patch in made]
         numbered = numbers([f and patchqueue.number(f) for f in files])
         for patch, before, number in zip(made, files, numbered, strict=True):
             place = directory(patch)
@@ -115,11 +118,6 @@ def _top(patch: Path) -> str:
     return next(name for name in PATCH_DIRS if parent.as_posix().endswith(name))
 
 
-def by_subject(files: list[Path]) -> dict[str, Path]:
-    """Subject -> file."""
-    return {subject(f): f for f in files}
-
-
 def _in_progress(tree: Path) -> str:
     for name, what in (("rebase-merge", "rebase"), ("rebase-apply", "rebase or am"), ("MERGE_HEAD", "merge"),
                        ("CHERRY_PICK_HEAD", "cherry-pick")):
@@ -132,7 +130,7 @@ def _agrees(tree: Path, line: str) -> bool:
     """Whether the commits of ``tree`` are what the patch files say, byte for byte."""
     files = patchqueue.patches(line=line)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="agree-") as temp:
-        made = export_to(tree, Path(temp), line, by_subject(files))
+        made = export_to(tree, Path(temp), line, files)
         return ([(p.relative_to(temp), p.read_bytes()) for p in made]
                 == [(p.relative_to(ROOT), p.read_bytes()) for p in files])
 
@@ -222,7 +220,7 @@ def export(force: bool = False) -> list[Path]:
                       "'wb series export --force' drops them")
     # All new files exist before the first old one goes.
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as temp:
-        made = export_to(tree, Path(temp), line, by_subject(old))
+        made = export_to(tree, Path(temp), line, old)
         keep = set()
         for patch in made:
             target = ROOT / patch.relative_to(temp)
@@ -276,7 +274,7 @@ def round_trip(root: Path = ROOT, line: str | None = None) -> str:
         repo, out = Path(temp) / "repo", Path(temp) / "out"
         out.mkdir()
         patchqueue.scratch_repo(base.of_line(line), files, repo)
-        made = export_to(repo, out, line, by_subject(files))
+        made = export_to(repo, out, line, files)
         for old, new in zip(files, made, strict=False):
             if old.relative_to(root) != new.relative_to(out):
                 return f"{old.relative_to(root)} would be exported as {new.relative_to(out)}: run 'make tree export'"
