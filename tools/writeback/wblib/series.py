@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import base, bisect, patchqueue, worktree
+from . import base, bisect, mail, patchqueue, worktree
 from .errors import WbError
 from .patchqueue import patches, patchset_hash
 from .paths import ROOT
@@ -28,6 +28,7 @@ examples:
   wb series export              the commits of build/tree back to mm/ fs/ext4/ block/
   wb series round-trip          files -> commits -> files gives the same bytes (no build/tree needed)
   wb series checkpatch          scripts/checkpatch.pl --strict on each patch
+  wb series mail SET --dry-run  a set as it would be mailed, with cover letter and recipients; never sends
   wb series bisect-check        each prefix builds with W=1 and sparse, without new warnings
 A new commit goes to the directory its subject says (mm: ext4: block: blk-wbt:),
 else to where most of its files are, and gets the first free number; the others keep
@@ -60,6 +61,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     add = verbs.add_parser("round-trip", help="the files survive apply and export unchanged", formatter_class=raw,
                            epilog="example:\n  wb series round-trip")
     add.set_defaults(func=_round_trip)
+    mail.register(verbs)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -153,3 +155,4 @@ def lint() -> Iterator[tuple[str, str]]:
         with concurrent.futures.ThreadPoolExecutor(cpus()) as pool:
             for path, report in zip(new, pool.map(checkpatch, new), strict=True):
                 yield f"checkpatch {path.relative_to(ROOT)}", report.splitlines()[0] if report else ""
+    yield from mail.lint()

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Sets of patches: what belongs to one, that it applies by itself, and the mails made of it."""
+
+from pathlib import Path
+
+import pytest
+from fake_checkout import LINES, Checkout
+
+from wblib import mail
+
+COVER = "block: two changes\n\nWhy both.\n\n{}@TABLE metrics=read_p50:us:1\nread-latency disk=fifo\n@END\n"
+
+
+def edit(number: int, text: str = "changed") -> str:
+    return LINES.replace(f"line {number}\n", f"{text} {number}\n")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """Two sets: 01 has two patches, 02 one on top of them."""
+    made = Checkout(tmp_path)
+    made.wb("series", "tree")
+    one = edit(7)
+    two = one.replace("line 9\n", "changed 9\n")
+    made.commit("block: one", {"block/blk-wbt.c": one})
+    made.commit("block: two", {"block/blk-wbt.c": two})
+    made.commit("mm: three", {"block/blk-wbt.c": two.replace("changed 9\n", "again 9\n"), "mm/new.c": "new\n"})
+    made.wb("series", "export")
+    for path, number in zip(sorted(p for d in ("mm", "block") for p in (made.top / d).glob("*.patch")),
+                            ("0105", "0110", "0205"), strict=True):
+        path.rename(path.with_name(number + path.name[4:]))
+    (made.top / "block/0100-block-fixes.cover").write_text(COVER.format(""))
+    (made.top / "mm/0200-mm-new.cover").write_text(COVER.format("Depends-on: block-fixes\n"))
+    made.wb("series", "tree")
+    return made
+
+
+def test_sets_are_listed(checkout: Checkout) -> None:
+    lines = checkout.wb("series", "mail", "--base", str(checkout.linux)).splitlines()
+    assert [line.split()[:3] for line in lines[2:]] == [["01", "block-fixes", "2"], ["02", "mm-new", "1"]]
+
+
+def test_mails_of_a_set(checkout: Checkout) -> None:
+    said = checkout.wb("series", "mail", "mm-new", "--dry-run", "--no-table", "-v", "3", "--base", str(checkout.linux))
+    assert "0001-mm-three.patch  mm: three" in said
+    out = checkout.top / "build/mail/mm-new"
+    cover = (out / "0000-cover-letter.patch").read_text()
+    assert "Subject: [PATCH v3 0/1] block: two changes" in cover
+    assert "Applies to Linux 6.12.117." in cover
+    assert "mm/new.c" in cover
+    assert "[table of 1 cells: without --no-table]" in cover
+    only = (out / "0001-mm-three.patch").read_text()
+    assert "Subject: [PATCH v3 1/1] mm: three" in only
+    ident = cover.split("Message-ID: ")[1].split("\n")[0]
+    assert f"In-Reply-To: {ident}" in only
+    assert "again 9" in only
+    # The same again, to the byte.
+    checkout.wb("series", "mail", "02", "--dry-run", "--no-table", "-v", "3", "--base", str(checkout.linux))
+    assert (out / "0001-mm-three.patch").read_text() == only
+
+
+def test_nothing_is_sent_and_there_is_no_such_set(checkout: Checkout) -> None:
+    base = ("--base", str(checkout.linux))
+    assert "wb never sends mail" in checkout.wb("series", "mail", "mm-new", *base, ok=False)
+    assert "no set 'absent': choose from block-fixes, mm-new, selftests" in checkout.wb(
+        "series", "mail", "absent", "--dry-run", *base, ok=False)
+
+
+def test_a_set_that_does_not_say_what_it_needs(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    def problems() -> list[str]:
+        monkeypatch.setenv("BASE", str(checkout.linux))
+        monkeypatch.setattr(mail, "BUILD", checkout.top / "build")
+        monkeypatch.setattr(mail.base, "LINES", ("6.12",))
+        monkeypatch.setattr(mail.patchqueue, "patches", lambda line: real(checkout.top, line))
+        monkeypatch.setattr(mail.sets, "__defaults__", (checkout.top,))
+        mail.base._locate.cache_clear()
+        return [f"{name}: {problem}" for name, problem in mail.lint() if problem]
+
+    real = mail.patchqueue.patches
+    assert problems() == []
+    cover = checkout.top / "mm/0200-mm-new.cover"
+    cover.write_text(COVER.format(""))
+    assert "set mm-new applies by itself: " in problems()[0]
+    cover.unlink()
+    assert "0205-mm-three.patch: is of no set" in problems()[0]
+
+
+@pytest.mark.parametrize(("name", "count"), [
+    ("block/a.c", 2), ("Documentation/a.rst", 0), ("block/blk-wbt-kunit.c", 0), ("fs/ext4/extents-test.c", 0),
+    ("tools/testing/selftests/a.sh", 0), ("mm/testing.c", 2),
+])
+def test_tests_and_documents_are_not_counted(tmp_path: Path, name: str, count: int) -> None:
+    path = tmp_path / "0105-a.patch"
+    path.write_text(f"Subject: a\n+ not this\n---\ndiff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n"
+                    "@@ -1,1 +1,3 @@\n+one\n+two\n context\n")
+    assert mail.added(path) == count
