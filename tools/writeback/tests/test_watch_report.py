@@ -53,6 +53,9 @@ def test_sample_of_a_stock_kernel(fake: FakeMachine) -> None:
     disk = found.devices["8:0"]
     assert (disk.name, disk.writeback, disk.dirty) == ("sda", 1 << 20, 2 << 20)
     assert (disk.bandwidth, disk.drain) == (102400, None)
+    assert disk.policy is None
+    fake.write("/sys/block/sda/queue/wbt_policy", "requests [bytes]\n")
+    assert watch_sample.sample(fake.machine, counters=False).devices["8:0"].policy == "bytes"
     assert disk.stat is not None
     assert (disk.stat.write_bytes, disk.stat.inflight_writes, disk.limited) == (20480 * 512, 4, False)
     assert found.total is None

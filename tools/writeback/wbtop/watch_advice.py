@@ -9,6 +9,10 @@ from typing import Any
 SLOW_READ_US = 20_000
 # So much of an interval asleep is what a user notices.
 SLEPT_PCT = 5.0
+# A sync that takes longer is worth a line.
+LONG_SYNC_S = 10
+# A disk that drains has at least this much of its estimated rate, in s, under writeback.
+DRAINING_S = 0.05
 
 
 def _mib(value: float) -> str:
@@ -25,18 +29,26 @@ def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     """Reads that wait behind writes: the disk with the slowest, if it also writes."""
     def worst(device: dict[str, Any]) -> float:
         read = device["read"] or {}
-        return float(read.get("p99_us") or read.get("max_us") or 0)
+        return float(read.get("p99_us") or read.get("max_us") or read.get("mean_us") or 0)
 
     busy = [d for d in report["devices"] if worst(d) >= SLOW_READ_US and (d["write_rate"] or 0) > 1e6]
     if not busy:
         return None
     d = max(busy, key=worst)
-    series = d["wbt_limit"] is not None
-    return {"what": f"reads of {d['name']} wait behind writeback: up to {worst(d) / 1e3:.0f} ms while "
-                    f"{d['write_rate'] / 1e6:.0f} MB/s are written",
-            "fix": (f"echo bytes > /sys/block/{d['name']}/queue/wbt_policy if it is not; " if series else
-                    "the series' wbt_policy=bytes; without it ")
-            + f"wb tune DIR --goal read-latency (scheduler none, max_sectors_kb 128 on {d['name']})"}
+    mean = all((d["read"] or {}).get(k) is None for k in ("p99_us", "max_us"))
+    return {"what": f"reads of {d['name']} wait behind writeback: {'on average' if mean else 'up to'} "
+                    f"{worst(d) / 1e3:.0f} ms while {d['write_rate'] / 1e6:.0f} MB/s are written",
+            "fix": _read_fix(d["name"], d.get("wbt_policy"))}
+
+
+def _read_fix(name: str, policy: str | None) -> str:
+    """What helps reads, by the series' setting; None: a kernel, or a disk, without it."""
+    tune = "wb tune DIR --goal read-latency"
+    if policy == "bytes":
+        return f"wbt_policy of {name} is bytes already, and counts for nothing on a disk said to turn; {tune}"
+    without = f"{tune} (scheduler none, max_sectors_kb 128 on {name})"
+    return f"the series' wbt_policy=bytes; without it {without}" if policy is None else \
+        f"echo bytes > /sys/block/{name}/queue/wbt_policy; or {without}"
 
 
 def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
@@ -62,12 +74,27 @@ def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
                    "whether more helps"}
 
 
+def _drains(device: dict[str, Any], rate: float) -> float | None:
+    """The rate at which a device drains now; None when it does not, as its estimate is of some other time then.
+
+    The kernel's estimate of a disk that has only small writes sinks to what those
+    were, whatever the disk could do.
+    """
+    if (device["writeback"] or 0) < DRAINING_S * rate:
+        return None
+    written = device["write_rate"]
+    if written is None:  # no disk: the estimate is all there is
+        return rate
+    return max(rate, written) if written >= rate / 2 else None
+
+
 def _sync(report: dict[str, Any]) -> dict[str, str] | None:
     """So much is dirty that a sync or an unplugging takes long."""
     for d in report["devices"]:
-        rate = d["drain_rate"] or d["bandwidth"]
+        estimate = d["drain_rate"] or d["bandwidth"]
         dirty = (d["dirty"] or 0) + (d["writeback"] or 0)
-        if rate and dirty / rate > 10:
+        rate = _drains(d, estimate) if estimate else None
+        if rate and dirty / rate > LONG_SYNC_S:
             return {"what": f"a sync of {d['name']} takes about {dirty / rate:.0f} s: {_mib(dirty)} are dirty",
                     "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
                            "wb tune DIR --goal unplug"}
@@ -76,6 +103,9 @@ def _sync(report: dict[str, Any]) -> dict[str, str] | None:
 
 def diagnose(report: dict[str, Any]) -> dict[str, str]:
     """``what`` is wrong and the ``fix``; "nothing" and no fix when nothing is."""
+    found = _reads(report) or _sleep(report) or _sync(report)
+    if found:
+        return found
     if report["source"] == "none":
         return {"what": "who sleeps is not known: no tracepoints and no counters (see the notes)", "fix": ""}
-    return _reads(report) or _sleep(report) or _sync(report) or {"what": "nothing is held up by writeback", "fix": ""}
+    return {"what": "nothing is held up by writeback", "fix": ""}

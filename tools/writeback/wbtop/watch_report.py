@@ -229,6 +229,7 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
         "bandwidth": new.bandwidth, "drain_rate": new.drain, "dirty": new.dirty, "writeback": new.writeback,
         "inflight_writes": stat.inflight_writes if stat else None, "inflight_bytes": inflight,
         "inflight_estimated": not exact and inflight is not None,
+        "wbt_policy": new.policy,
         "wbt_limit": new.wbt.get("limit"), "wbt_held_bytes": new.wbt.get("held_bytes"), "own_limit": new.limited,
         "read": _reads(reads, stat, before),
         "slept_ms": throttle.us / 1e3 if throttle else slept.ms if slept else 0.0,

@@ -74,6 +74,7 @@ class Device:
     wbt: dict[str, int]
     throttle: Throttle | None
     what: str = ""  # the name for people: a file system and where it is, a mapped name, a loop's file
+    policy: str | None = None  # the series' wbt_policy
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,6 @@ def _devices(machine: Machine) -> dict[str, Device]:
             drain=_kilo(debug, "BdiDrainRate"), limited=_limited(machine, bdi),
             wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
             throttle=None if us is None else Throttle(machine.number(f"{base}/dirty_throttle") or 0, us),
-            what=what,
+            what=what, policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
         )
     return found

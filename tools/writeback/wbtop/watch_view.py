@@ -81,7 +81,7 @@ def render(r: dict[str, Any], columns: int = 80) -> str:
                 for name, kinds in r.get("pressure", {}).items()]
     lines += [f"  stalled, % some/full: {', '.join(pressure)}"] if pressure else []
     wrapped = [w for line in lines for w in (textwrap.wrap(_printable(line), columns, subsequent_indent="     ",
-                                                           drop_whitespace=False) or [""])]
+                                                           break_on_hyphens=False) or [""])]
     return "\n".join([*wrapped, *_tasks(r["tasks"], columns), *_writers(r.get("writers", []), columns),
                       *_cgroups(r["cgroups"], columns), *_devices(r["devices"], columns)])
 
