@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The line that says what is wrong: that it is so, and that nothing is said that is not."""
+
+from typing import Any
+
+import pytest
+
+from wbtop.watch_advice import diagnose
+
+MIB = 1 << 20
+CALM = "nothing is held up by writeback"
+
+
+def device(**more: Any) -> dict[str, Any]:
+    return {"name": "sda", "bdi": "8:0", "write_rate": 0, "bandwidth": None, "drain_rate": None, "dirty": 0,
+            "writeback": 0, "read": None, "wbt_limit": None, "slept_ms": 0.0, **more}
+
+
+def report(*devices: dict[str, Any], source: str = "tracepoints") -> dict[str, Any]:
+    throttle = None if source == "none" else {"by_cause_ms": {"global": 0.0, "cgroup": 0.0, "device": 0.0}}
+    return {"source": source, "interval_s": 2.0, "throttle": throttle, "tasks": [], "cgroups": [],
+            "dirty": {"limit": 4096 * MIB}, "devices": list(devices)}
+
+
+def test_a_sync_of_a_disk_that_drains() -> None:
+    stick = device(dirty=290 * MIB, writeback=10 * MIB, bandwidth=10 * 10**6, write_rate=9 * 10**6)
+    found = diagnose(report(stick))
+    assert found["what"] == "a sync of sda takes about 31 s: 300 MiB are dirty"
+    assert "/sys/class/bdi/8:0/max_drain_ms" in found["fix"]
+    # Faster than the kernel has noticed yet.
+    assert diagnose(report(stick | {"write_rate": 100 * 10**6}))["what"] == CALM
+    # The series' own estimate goes first.
+    assert diagnose(report(stick | {"drain_rate": 40 * 10**6, "write_rate": 39 * 10**6}))["what"] == CALM
+
+
+def test_no_sync_is_foretold_from_the_estimate_of_an_idle_disk() -> None:
+    """Seen on 6.18: 1669 MiB dirty, estimate 21 MB/s from a few small writes, a disk of 1200 MB/s: "83 s"."""
+    idle = device(dirty=1669 * MIB, writeback=0, bandwidth=21 * 10**6, write_rate=200_000)
+    assert diagnose(report(idle))["what"] == CALM
+    assert diagnose(report(idle | {"writeback": 64 << 10, "write_rate": 12 * 10**6}))["what"] == CALM
+
+
+def test_a_mount_without_a_disk_has_its_estimate_only() -> None:
+    nfs = device(name="0:53", bdi="0:53", dirty=300 * MIB, writeback=20 * MIB, bandwidth=5 * 10**6, write_rate=None)
+    assert diagnose(report(nfs))["what"].startswith("a sync of 0:53 takes about 67 s")
+    assert diagnose(report(nfs | {"writeback": 0}))["what"] == CALM
+
+
+@pytest.mark.parametrize(("read", "said"), [
+    ({"p99_us": 90e3}, "up to 90 ms"), ({"p99_us": None, "max_us": 90e3}, "up to 90 ms"),
+    ({"p99_us": None, "max_us": None, "mean_us": 90e3}, "on average 90 ms")])
+def test_reads_are_seen_to_wait_also_without_tracing(read: dict[str, Any], said: str) -> None:
+    busy = device(write_rate=50 * 10**6, read=read)
+    assert diagnose(report(busy, source="none"))["what"] == \
+        f"reads of sda wait behind writeback: {said} while 50 MB/s are written"
+    assert "sleeps is not known" in diagnose(report(device(), source="none"))["what"]
+
+
+@pytest.mark.parametrize(("policy", "start"), [
+    (None, "the series' wbt_policy=bytes; without it wb tune"), ("requests", "echo bytes > /sys/block/sda/queue/wbt"),
+    ("bytes", "wbt_policy of sda is bytes already")])
+def test_what_helps_reads_is_by_the_policy_in_force(policy: str | None, start: str) -> None:
+    busy = device(write_rate=50 * 10**6, read={"p99_us": 90e3}, wbt_policy=policy)
+    assert diagnose(report(busy))["fix"].startswith(start)
