@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import axes as ax
+from . import base, ktap, patchqueue, qemu, results, runner, series, sources
 from . import boot as boots
 from . import kernel as kernels
-from . import ktap, patchqueue, qemu, results, runner, series, sources
 from .demo import variants
 from .errors import WbError
 from .paths import BUILD, ROOT, SELFTESTS, TOOLS
 from .proc import cpus, need, say
-from .suites import Job, in_lane, jobs, left_out, suite
+from .suites import Job, cell, in_lane, jobs, left_out, suite
 
 EXAMPLES = """\
 examples:
@@ -173,6 +173,29 @@ def kselftest(_seed: int) -> Iterator[Verdict]:
                    [sys.executable, "tools/testing/kunit/kunit.py", "parse", str(log)], cwd=kernels.source("stock"))
 
 
+# What says that the series does on mainline what it does on LTS: the reference rows, and what each set mends.
+MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency disk=sata", "ext4-kunit", "ext4-endio",
+            "ext4-inline", "ext4-shape", "dirty-limits", "dirty-time part=stick")
+
+
+def mainline(seed: int) -> Iterator[Verdict]:
+    """The kernels of the mainline line, and MAINLINE in the fast lane; skipped where its source cannot be had."""
+    if base.default_line() == base.MAINLINE:
+        print("     left out: every tier is on this line", flush=True)
+        return
+    try:
+        base.of_line(base.MAINLINE)
+    except base.NoBase as exc:
+        print(f"     SKIPPED: {exc}", flush=True)
+        return
+    kernel_names = [base.in_line(name, base.MAINLINE) for name in ("stock", "patched")]
+    every = jobs([cell(words) for words in MAINLINE], kernel_names, [seed])
+    fast = [j for j in map(functools.partial(in_lane, "fast"), every) if j]
+    fast.sort(key=lambda j: -ax.wall_s(j.case, j.axes))
+    for result in runner.run_many(fast, options=runner.Options(lane="fast")):
+        yield from of_result(result)
+
+
 def determinism(_seed: int) -> Iterator[Verdict]:
     """One case twice with one seed: every byte the same, also under load; with another seed: other measurements."""
     ready = runner.prepare("stock", runner.Options())
@@ -287,6 +310,6 @@ def _why(result: results.Result) -> str:
 
 
 TIERS: dict[str, Callable[[int], Iterator[Verdict]]] = {
-    "lint": lint, "unit": unit, "cases": cases, "kselftest": kselftest,
+    "lint": lint, "unit": unit, "cases": cases, "mainline": mainline, "kselftest": kselftest,
     "determinism": determinism, "functional": functional, "boot": boot,
 }

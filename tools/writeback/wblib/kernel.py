@@ -2,6 +2,7 @@
 """``wb build``: kernels and the installed kselftests, cached by content, so that nothing builds twice."""
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -109,7 +110,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     products = BUILD / "kernels" / key[:12]
     out = what.tree / f"out-{flavour}"
     if not (products / "meta.json").exists():
-        with base.lock("kernel"):
+        with lock(what.tree):
             if not (products / "meta.json").exists():
                 _compile(what, flavour, wanted, key, jobs)
     try:
@@ -119,6 +120,11 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     config = products / "config"
     image = products / Path(_image(flavour)[0]).name
     return Kernel(what.variant, key, release, image, config, out, sha256_file(config), what.patchset, flavour)
+
+
+def lock(tree: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep other wb commands from building in the source ``tree``."""
+    return base.lock(f"kernel-{tree.name}")
 
 
 def _image(flavour: str) -> tuple[str, list[str]]:
@@ -263,7 +269,7 @@ def modules(kernel: Kernel) -> Path:
     dest = BUILD / "selftests" / sha256_text(f"{kernel.key} {selftests_hash()} {RECIPE}")[:12]
     if dest.is_dir():
         return dest
-    with base.lock("kernel"):
+    with lock(kernel.kdir.parent):
         if dest.is_dir():
             return dest
         _objects(kernel)
@@ -292,7 +298,7 @@ def install_modules(kernel: Kernel) -> Path:
     dest = BUILD / "modules" / kernel.key[:12]
     if dest.is_dir():
         return dest
-    with base.lock("kernel"):
+    with lock(kernel.kdir.parent):
         if dest.is_dir():
             return dest
         _objects(kernel)
