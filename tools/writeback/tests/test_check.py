@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from wblib import axes as ax
-from wblib import check, qemu, runner, stress, suites
+from wblib import base, check, qemu, runner, stress, suites
 from wblib.errors import WbError
 from wblib.suites import Job
 
@@ -94,3 +94,31 @@ def test_functional_reads_are_slower_at_one_of_the_tails(p99: float, p90: float,
     idle = {"read_p99": 1000.0, "read_p90": 100.0}
     assert check.slower(idle, {"read_p99": p99, "read_p90": p90}) is slower
     assert not check.slower(dict.fromkeys(idle, 0.0), {"read_p99": p99, "read_p90": p90})
+
+
+def test_mainline_runs_its_rows_or_says_why_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran: list[Job] = []
+
+    def run_many(jobs: Sequence[Job], *, options: runner.Options) -> list[object]:
+        assert options.lane == "fast"
+        ran.extend(jobs)
+        return []
+
+    def gone(line: str) -> None:
+        raise base.NoBase(f"no linux-source-{line}: do this")
+
+    monkeypatch.setenv("BASE", "")
+    monkeypatch.setattr(runner, "run_many", run_many)
+    monkeypatch.setattr(base, "of_line", lambda _line: None)
+    assert list(check.mainline(1)) == []
+    assert {j.kernel for j in ran} == {"stock@7.3", "patched@7.3"}
+    assert {j.case for j in ran if j.kernel == "patched@7.3"} == {words.split()[0] for words in check.MAINLINE}
+    ran.clear()
+    monkeypatch.setattr(base, "of_line", gone)
+    assert list(check.mainline(1)) == []
+    assert "SKIPPED: no linux-source-7.3: do this" in capsys.readouterr().out
+    monkeypatch.setenv("BASE", "7.3")
+    assert list(check.mainline(1)) == []
+    assert not ran
