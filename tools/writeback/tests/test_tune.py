@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_machine import MIB, PART, FakeMachine, measured
+from fake_machine import LIMIT, MIB, PART, FakeMachine, measured
 
 from wblib import axes, tune_simulate
 from wblib.cli import main
@@ -294,6 +294,87 @@ def test_a_profile_for_tuned(fake: FakeMachine, tmp_path: Path, m: Path, capsys:
     fake.write("/etc/tuned/calm-writeback/tuned.conf", text)
     assert tune_profiles.profile_settings(fake.machine, "calm-writeback") == {
         "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
+
+
+def test_tuned_puts_a_ratio_back(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """As tuned 2.20 and 2.25 set and put back, with a kernel that refuses 0 bytes: seen to fail with tuned itself."""
+    assert tune(fake, tmp_path, m, "--goal", "throughput", "--tuned", str(tmp_path / "calm")) == 0
+    profile = configparser.ConfigParser(interpolation=None)
+    profile.read(tmp_path / "calm/tuned.conf")
+    wanted = {k.removeprefix("vm."): v for k, v in profile["sysctl"].items()}
+
+    def write(kernel: dict[str, int], name: str, value: int) -> None:
+        if value == 0 and name.endswith("bytes"):
+            return  # EINVAL
+        if kernel[name] != value:
+            kernel[name.replace("bytes", "ratio") if name.endswith("bytes") else name.replace("ratio", "bytes")] = 0
+        kernel[name] = value
+
+    def wants(value: str, now: int) -> int | None:
+        """Its assignment modifier "<": only where that is less."""
+        if value[0] == "<":
+            return int(value[1:]) if int(value[1:]) < now else None
+        return int(value)
+
+    for before in ({"dirty_ratio": 20, "dirty_bytes": 0, "dirty_background_ratio": 10, "dirty_background_bytes": 0},
+                   {"dirty_ratio": 0, "dirty_bytes": 4 << 30, "dirty_background_ratio": 5,
+                    "dirty_background_bytes": 0}):
+        kernel, kept = dict(before), {}
+        for name, value in wanted.items():
+            if (number := wants(value, kernel[name])) is not None:
+                kept[name] = kernel[name]
+                write(kernel, name, number)
+        assert (kernel["dirty_bytes"], kernel["dirty_background_bytes"]) == (1 << 30, 1 << 29)
+        assert all(wants(v, kernel[k]) in (None, kernel[k]) for k, v in wanted.items())  # tuned-adm verify
+        for name, number in kept.items():
+            write(kernel, name, number)
+        assert kernel == before
+
+
+def test_a_profile_for_a_tuned_with_the_plugin_vm(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """tuned 2.25 has its dirty limits in [vm], where they would stay in force beside ours in [sysctl]."""
+    base = "/usr/lib/tuned/profiles/throughput-performance/tuned.conf"
+    fake.write("/etc/tuned/active_profile", "throughput-performance\n")
+    for text, plugin in (("[main]\n[vm]\n# a comment\n\ndirty_ratio = 40\ndirty_background_ratio = 10\n", True),
+                         ("[main]\n[vm]\ntransparent_hugepages=never\n[sysctl]\nvm.dirty_ratio = 40\n", False)):
+        fake.write(base, text)
+        assert tune(fake, tmp_path, m, "--goal", "throughput", "--tuned", str(tmp_path / "calm")) == 0
+        written = (tmp_path / "calm/tuned.conf").read_text()
+        assert "include=throughput-performance\n" in written
+        assert ("\n[vm]\ndrop=dirty_ratio,dirty_background_ratio\ndirty_bytes=1073741824\n"
+                "dirty_background_bytes=536870912\n" in written) == plugin
+        assert ("[sysctl]" in written) != plugin
+        if plugin:
+            fake.write("/etc/tuned/profiles/calm/tuned.conf", written)
+            assert tune_profiles.profile_settings(fake.machine, "calm") == {
+                "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
+
+
+def test_tuned_gets_the_share_that_a_stock_kernel_keeps(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """tuned read back another max_bytes than it wrote, and could not put the old one back: seen with tuned itself."""
+    for exact in (False, True):
+        if exact:  # with the series it stays as written
+            fake.bdi(dirty_throttle_us="0")
+        where = tmp_path / f"calm-{exact}"
+        assert tune(fake, tmp_path, m, "--goal", "unplug", "--hold-seconds", "1", "--tuned", str(where)) == 0
+        profile = configparser.ConfigParser(interpolation=None, delimiters=("=",))
+        profile.read(where / "tuned.conf")
+        found = {k.rpartition("/")[2]: v for k, v in profile["sysfs"].items()}
+        size = int(tune_command.load_measured(m).drain_mbps * 1e6) // MIB * MIB
+        assert found == ({"max_bytes": str(size), "strict_limit": "1"} if exact else
+                         {"max_ratio_fine": str(size * 1_000_000 // (LIMIT * 4096)), "strict_limit": "1"})
+
+
+def test_a_profile_where_tuned_does_not_look_is_refused(fake: FakeMachine, tmp_path: Path, m: Path,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    """Debian 13's tuned 2.25 knows no profile in /etc/tuned itself, Debian 12's 2.20 none below profiles/."""
+    for own, wrong, right in (("/usr/lib/tuned/balanced/tuned.conf", "/etc/tuned/profiles/wb-no", "/etc/tuned/wb-no"),
+                              ("/usr/lib/tuned/profiles/balanced/tuned.conf", "/etc/tuned/wb-no",
+                               "/etc/tuned/profiles/wb-no")):
+        fake.write(own, "[main]\n")
+        assert tune(fake, tmp_path, m, "--tuned", wrong) == 2
+        assert f"--tuned {right}" in capsys.readouterr().err
+    assert not Path("/etc/tuned/wb-no").exists()
 
 
 def test_a_profile_of_somebody_else_stays(fake: FakeMachine, tmp_path: Path, m: Path,

@@ -40,6 +40,17 @@ def test_profile_with_include_and_elevator(fake: FakeMachine) -> None:
         ("vm.dirty_ratio = 40", False), ("elevator = bfq", True)]
 
 
+def test_profile_with_the_plugin_vm(fake: FakeMachine) -> None:
+    """As tuned 2.25 has them: Debian 13's throughput-performance was not seen to set anything."""
+    fake.write("/etc/tuned/active_profile", "throughput-performance\n")
+    fake.write("/usr/lib/tuned/profiles/throughput-performance/tuned.conf",
+               "[main]\n[vm]\ndirty_ratio = 40\ntransparent_hugepages=never\n"
+               "[vm.x]\ntype=vm\ndirty_background_bytes=7\n")
+    assert profile_settings(fake.machine, "throughput-performance") == {
+        "vm.dirty_ratio": "40", "vm.dirty_background_bytes": "7"}
+    assert [c.setting for c in conflicts(fake.machine, ["vm.dirty_bytes"])] == ["vm.dirty_ratio = 40"]
+
+
 @pytest.mark.parametrize("text", ["no section\n", "[main]\ninclude=loop\n", "[sysctl\n", "\x00\xff"])
 def test_broken_profile(fake: FakeMachine, text: str) -> None:
     fake.write("/etc/tuned/loop/tuned.conf", text)

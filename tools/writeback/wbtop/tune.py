@@ -29,7 +29,8 @@ examples:
   wb tune /srv --save m.json                keep the measurement; --measured m.json uses it again
   wb tune /srv --apply                      as root: set it, now and for the next boot
   wb tune --undo                            as root: every value and file as it was
-  wb tune /srv --tuned /etc/tuned/calm-writeback   instead of --apply, for machines that tuned looks after
+  wb tune /srv --tuned /etc/tuned/profiles/calm-writeback   instead of --apply, for machines that tuned
+                                            looks after (tuned before 2.23: /etc/tuned/calm-writeback)
 goals:
 """ + "".join(
     f"  {name:13} {text}" + (f"; {HOLD_S[name]:g} s of drain" if name in HOLD_S else "") + "\n"
@@ -68,7 +69,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--apply", action="store_true", help="set what is recommended (root)")
     p.add_argument("--no-verify", action="store_true", help="with --apply: do not measure again afterwards")
     p.add_argument("--tuned", metavar="DIR", help="write DIR/tuned.conf, a profile for tuned that includes the active "
-                   "one, such as /etc/tuned/calm-writeback; activates nothing")
+                   "one, such as /etc/tuned/profiles/calm-writeback; activates nothing")
     p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
     if simulate is not None:
         p.add_argument("--simulate", action="store_true",
@@ -179,7 +180,8 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
         + ("" if m.direct else "; without O_DIRECT, which is not to be had here"),
         f"  reads      idle p50 {number(m.read_p50_us)} us, p99 {number(m.read_p99_us)} us; beside a buffered writer "
         f"p50 {number(m.loaded_p50_us)}, p99 {number(m.loaded_p99_us)}"
-        + (f" ({_range(p99s)} by round)" if p99s else "") + f", max {number(m.loaded_max_us)} us",
+        + (f" ({_range(p99s)} by round)" if p99s else "") + " us"
+        + ("" if m.loaded_max_us is None else f", max {number(m.loaded_max_us / 1e3)} ms"),
         f"  fdatasync  p50 {number(m.fsync_p50_us)} us, p99 {number(m.fsync_p99_us)} us (4 KiB appended)",
         f"goal {goal}: {GOALS[goal]}", "",
     ]
@@ -211,18 +213,28 @@ def _need_root(machine: Machine) -> None:
         raise WbError("--apply and --undo change settings of this machine: run as root")
 
 
-def write_tuned(machine: Machine, directory: Path, advice: list[Advice], goal: str, where: str) -> Path:
-    """DIR/tuned.conf; WbError when there is nothing to set, or a profile of somebody else."""
-    changes = [a for a in advice if a.value is not None]
-    if not changes:
-        raise WbError("--tuned: nothing to change for this goal, so that there is no profile to write")
+def check_tuned(machine: Machine, directory: Path) -> None:
+    """WbError (code 2) when DIR/tuned.conf is somebody else's, or where the tuned of this machine does not look."""
     file = directory / "tuned.conf"
     if file.exists() and not file.read_text(errors="replace").startswith(tune_persist.TUNED_HEAD):
         raise WbError(f"--tuned {directory}: {file} is not of wb: choose another directory", 2)
+    home, parent = tune_profiles.profile_home(machine), str(directory.absolute().parent)
+    if home and parent != home and parent in ("/etc/tuned", "/etc/tuned/profiles"):
+        raise WbError(f"--tuned {directory}: the tuned of this machine has its profiles in {home}: "
+                      f"--tuned {home}/{directory.name}", 2)
+
+
+def write_tuned(machine: Machine, facts: Facts, directory: Path, advice: list[Advice], goal: str) -> Path:
+    """DIR/tuned.conf; WbError when there is nothing to set."""
+    changes = [tune_persist.for_tuned(facts, a) for a in advice if a.value is not None]
+    if not changes:
+        raise WbError("--tuned: nothing to change for this goal, so that there is no profile to write")
+    file = directory / "tuned.conf"
     # Not itself, when it is active already.
     active = " ".join(p for p in tune_profiles.active_profile(machine) if p != directory.name)
     directory.mkdir(parents=True, exist_ok=True)
-    file.write_text(tune_persist.tuned_text(changes, f"calm-writeback: {goal} on {where}", active))
+    file.write_text(tune_persist.tuned_text(changes, f"calm-writeback: {goal} on {facts.mountpoint or 'the disk'}",
+                                            active, vm_plugin=tune_profiles.has_vm_plugin(machine)))
     return file
 
 
@@ -256,6 +268,8 @@ def run(args: argparse.Namespace) -> int:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
     if args.apply:
         _need_root(machine)
+    if args.tuned:
+        check_tuned(machine, Path(args.tuned))
     directory = tune_facts.check_directory(args.dir)
     facts = tune_facts.read(machine, str(directory), args.dev)
     if args.save:
@@ -279,7 +293,7 @@ def run(args: argparse.Namespace) -> int:
         for c in clash:
             print(f"  conflict: {c}")
     if args.tuned:
-        out["tuned"] = str(write_tuned(machine, Path(args.tuned), advice, args.goal, facts.mountpoint or "the disk"))
+        out["tuned"] = str(write_tuned(machine, facts, Path(args.tuned), advice, args.goal))
         if not args.json:
             print(f"\n  {out['tuned']}: written; tuned-adm profile {Path(args.tuned).absolute().name}")
     if args.simulate:

@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .tune_facts import Facts
+from .tune_profiles import twin
 from .tune_rules import Advice
 
 HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
 TUNED_HEAD = "# Written by 'wb tune --tuned'; tuned-adm puts the values back when another profile is chosen.\n"
 _RULE = 'ACTION=="add|change", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
 _ATTRIBUTE = r'ATTR\{([a-z_/]+)\}="([^"]*)"'
-
-
-def _twin(key: str) -> str:
-    """The sysctl that ``key`` clears: the same limit as a ratio, or in bytes."""
-    return key.replace("bytes", "ratio") if key.endswith("bytes") else key.replace("ratio", "bytes")
 
 
 def sysctl_text(changes: Sequence[Advice], before: str | None = None) -> str:
@@ -28,7 +25,7 @@ def sysctl_text(changes: Sequence[Advice], before: str | None = None) -> str:
     kept: dict[str, str] = {}
     if before is not None and before.startswith(HEAD):
         for match in re.finditer(r"(?:^#.*\n)?^(vm\.[a-z_]+) = .*\n", before[len(HEAD):], re.MULTILINE):
-            if match[1] not in new and _twin(match[1]) not in new:
+            if match[1] not in new and twin(match[1]) not in new:
                 kept[match[1]] = match[0]
     return HEAD + "".join([*kept.values(), *new.values()])
 
@@ -79,13 +76,47 @@ def udev_text(facts: Facts, changes: Sequence[Advice], before: str | None = None
     return HEAD + by_name + "".join(lines)
 
 
-def tuned_text(changes: Sequence[Advice], summary: str, include: str = "") -> str:
+def for_tuned(facts: Facts, change: Advice) -> Advice:
+    """``change`` as a setting that tuned can verify and put back.
+
+    A stock kernel keeps max_bytes as a share of the dirty limit: it reads as another
+    number soon, and what it read may be refused later.  max_ratio_fine is that share.
+    """
+    bdi, limit = facts.bdi, facts.now.limit
+    if change.key != "bdi.max_bytes" or bdi is None or bdi.exact_bytes or bdi.max_ratio_fine is None or not limit:
+        return change
+    share = max(1, min(1_000_000, int(change.value or 0) * 1_000_000 // limit))
+    return replace(change, key="bdi.max_ratio_fine", file=bdi.file("max_ratio_fine"), current=str(bdi.max_ratio_fine),
+                   value=str(share))
+
+
+def _tuned_vm(changes: Sequence[Advice], plugin: bool) -> list[str]:
+    """The section that sets vm.*.
+
+    tuned puts back what it has read before it wrote, and the kernel refuses to take
+    0 bytes back where a ratio was in force.  Its plugin vm knows that; "drop" is for
+    the ratios of an included profile, which would be in force beside ours for it.  As
+    sysctls, "<1" makes tuned keep the ratio, too, which is restored first; that is of
+    no effect once bytes are set, so that tuned-adm verify finds nothing wrong.
+    """
+    ours = [a for a in changes if a.key.startswith("vm.")]
+    if not ours:
+        return []
+    if plugin and all(a.key.endswith(("bytes", "ratio")) for a in ours):
+        names = [a.key.removeprefix("vm.") for a in ours]
+        return ["\n[vm]\n", f"drop={','.join(map(twin, names))}\n",
+                *(f"{name}={a.value}\n" for name, a in zip(names, ours))]
+    return ["\n[sysctl]\n", *(line for a in ours for line in
+                              ([f"{twin(a.key)}=<1\n"] if a.key.endswith("_bytes") else [])
+                              + [f"{a.key}={a.value}\n"])]
+
+
+def tuned_text(changes: Sequence[Advice], summary: str, include: str = "", *, vm_plugin: bool = False) -> str:
     """A profile for tuned: what is active now and these values. Disks are named as the kernel does now."""
-    sysctl = [f"{a.key}={a.value}\n" for a in changes if a.key.startswith("vm.")]
     # The scheduler first: it resets others.
     files = sorted((a for a in changes if not a.key.startswith("vm.")), key=lambda a: not a.key.endswith(".scheduler"))
     parts = [TUNED_HEAD, "[main]\n", f"summary={' '.join(summary.split())}\n"]
     parts += [f"include={include}\n"] if include else []
-    parts += ["\n[sysctl]\n", *sysctl] if sysctl else []
+    parts += _tuned_vm(changes, vm_plugin)
     parts += ["\n[sysfs]\n", *(f"{a.file}={a.value}\n" for a in files)] if files else []
     return "".join(parts)

@@ -28,6 +28,8 @@ TUNED = {
     "powersave": {"vm.dirty_writeback_centisecs": "1500"},
 }
 _PROFILE_DIRS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
+# Where tuned looks for the administrator's profiles, by where its own are: from 2.23 on below profiles/.
+_HOMES = (("/usr/lib/tuned/profiles", "/etc/tuned/profiles"), ("/usr/lib/tuned", "/etc/tuned"))
 _MAX_INCLUDES = 16
 _SYSCTL_DIRS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 _UDEV_DIRS = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d")
@@ -46,13 +48,32 @@ class Conflict:
         return f"{self.who} sets {self.setting}" + (" and is applied later: it will win" if self.wins else "")
 
 
+def twin(name: str) -> str:
+    """The same limit as a ratio, or in bytes."""
+    return name.replace("bytes", "ratio") if name.endswith("bytes") else name.replace("ratio", "bytes")
+
+
 def active_profile(machine: Machine) -> list[str]:
     """The names in /etc/tuned/active_profile; none without tuned, or when it is off."""
     return (machine.text("/etc/tuned/active_profile") or "").split()
 
 
+def profile_home(machine: Machine) -> str | None:
+    """The directory of the administrator's profiles; None where tuned is not installed."""
+    return next((home for own, home in _HOMES if machine.exists(own)), None)
+
+
+def has_vm_plugin(machine: Machine) -> bool:
+    """Whether this tuned sets dirty limits by its plugin vm, as its own profiles then do (2.25), not as sysctls."""
+    text = machine.text("/usr/lib/tuned/profiles/throughput-performance/tuned.conf") or ""
+    return re.search(r"^\[vm\]\n(?:[^\[].*\n|\n)*dirty_ratio\b", text + "\n", re.MULTILINE) is not None
+
+
 def profile_settings(machine: Machine, name: str, _seen: frozenset[str] = frozenset()) -> dict[str, str]:
-    """vm.dirty_* and elevator of a tuned profile, with those it includes; the known values without its file."""
+    """vm.dirty_* and elevator of a tuned profile, with those it includes; the known values without its file.
+
+    The section vm of tuned 2.25 has them without the "vm.".
+    """
     if name in _seen or len(_seen) > _MAX_INCLUDES:
         return {}
     for directory in _PROFILE_DIRS:
@@ -75,12 +96,16 @@ def _parse(machine: Machine, text: str, seen: frozenset[str]) -> dict[str, str]:
             found |= profile_settings(machine, parent, seen)
     for section in parser.sections():
         for key, value in parser.items(section):
-            name = key.replace("/", ".")
+            plugin = parser.get(section, "type", fallback=section)
+            name = ("vm." if plugin == "vm" else "") + key.replace("/", ".")
             if value and (name.startswith("vm.dirty_") or name == "elevator"):
                 # tuned reads vm.dirty_bytes = 40% as vm.dirty_ratio = 40.
                 if name.endswith("bytes") and value.strip().endswith("%"):
                     name, value = name.replace("bytes", "ratio"), value.strip().rstrip("%")
-                found[name] = value.strip()
+                # wb's own "<1" sets nothing: see tuned_text().
+                if not value.strip().startswith("<"):
+                    found.pop(twin(name), None)  # of a profile that is included: this one clears it
+                    found[name] = value.strip()
     return found
 
 
