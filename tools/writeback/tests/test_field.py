@@ -64,6 +64,25 @@ def test_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_the_place_of_the_result_is_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    """Five minutes of measuring had ended with "Permission denied"; a full disk must not lose the result either."""
+    (tmp_path / "file").write_text("")
+    asked: list[object] = []
+    monkeypatch.setattr(field, "_measured", lambda args: asked.append(args) or one())
+    assert main(["field", str(tmp_path), "--out", str(tmp_path / "file/out")]) == 1
+    assert (asked, "Not a directory" in capsys.readouterr().err) == ([], True)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["field", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    found = capsys.readouterr()
+    assert "drain_s" in found.out
+    assert "field.json: No space left on device; the result is above" in found.err
+    assert not (tmp_path / "out").exists()
+
+
 def one(machine: str = "m", p99: float = 40.0, release: str = "6.1", mib: int = 64) -> dict[str, object]:
     facts = {"machine": machine, "disk_id": "d", "fs": "ext4", "release": release, "host": None, "cpu": "c", "cpus": 2,
              "memory_bytes": 1 << 30, "mount_options": "rw",

@@ -245,3 +245,24 @@ def test_unknown_task(fake: FakeMachine) -> None:
     assert watch_sample.task(fake.machine, 4242) is None
     assert Task("x", "", 0, None).throttle is None
     assert watch_trace.tracefs(fake.machine) is None
+
+
+def test_a_place_that_is_not_there_is_said_before_the_first_interval(fake: FakeMachine, tmp_path: Path,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["watch", "--root", str(fake.root), "--once", "--interval", "86400"]
+    for more, said in ((["--record", str(tmp_path / "no/x")], "no/x: its directory is not there"),
+                       (["--openmetrics", str(tmp_path)], "is a directory")):
+        assert main([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_full_disk_is_named(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["watch", "--root", str(fake.root), "--once", "--interval", "0.1", "--no-trace"]
+    assert main([*words, "--record", "/dev/full"]) == 1
+    assert capsys.readouterr().err.endswith("wb: /dev/full: No space left on device\n")
+
+
+def test_an_empty_recording_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r").write_text("")
+    assert main(["watch", str(tmp_path / "r")]) == 1
+    assert "no report was recorded yet" in capsys.readouterr().err

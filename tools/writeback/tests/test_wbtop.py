@@ -64,3 +64,17 @@ def test_other_interpreters(minor: int, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         assert "reads" in wb("tune", str(tmp_path), "--max-mib", "16", "--max-seconds", "2", "--root",
                              str(fake.root), "--dev", "8:1").stdout
+
+
+def test_standard_files_that_are_closed(tmp_path: Path) -> None:
+    """wb ... >&- had ended with a traceback."""
+    fake = FakeMachine(tmp_path / "m")
+    words = f"{sys.executable} -m wbtop watch --root {fake.root} --count 1 --interval 0.1"
+    for redirect in (">&-", "<&-", ">&- 2>&- <&-"):
+        done = subprocess.run(["sh", "-c", f"{words} {redirect}"], cwd=TOP.parent, capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, (redirect, done.stderr)
+        assert "Traceback" not in done.stderr
+    done = subprocess.run(["sh", "-c", f"{words} > /dev/full"], cwd=TOP.parent, capture_output=True, text=True,
+                          check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "wb: No space left on device")

@@ -39,14 +39,32 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def _standard_files() -> None:
+    """Make what the caller has closed (wb ... >&-) a /dev/null, or the next file opened would be written to as that."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            fd = os.open(os.devnull, os.O_RDWR)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
 def guarded(call: Callable[[], int], hint: str = "") -> int:
     """Run ``call`` and turn what it raises into one line on stderr and an exit code."""
+    _standard_files()
     # A closed pipe (wb ... | head), a kill or a closed terminal ends quietly, with the same clean-up as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
-        return call()
+        code = call()
+        sys.stdout.flush()  # a full disk is an error here, and not in the interpreter's last words
+        return code
     except WbError as exc:
         print(f"wb: {_one_line(str(exc))}", file=sys.stderr)
         return exc.code

@@ -307,21 +307,38 @@ def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     return result(g, labels, rows, one["mib"])
 
 
+@contextlib.contextmanager
+def _place(text: str | None) -> Iterator[Path]:
+    """The directory of the result, made before anything is measured; not left behind empty."""
+    out = _out(text)
+    try:
+        yield out
+    finally:
+        with contextlib.suppress(OSError):
+            out.rmdir()
+
+
 def run(args: argparse.Namespace) -> int:
     """``wb field``."""
-    found = pair(*map(load, map(Path, args.compare))) if args.compare else _measured(args)
-    out = _out(args.out)
-    text = json.dumps(found, indent=1) + "\n"
-    (out / "field.json").write_text(text)
-    (out / "field.html").write_text(field_page.page(found, left_out(found["turns"])))
-    print(text if args.json else render(found))
+    found = pair(*map(load, map(Path, args.compare))) if args.compare else None
+    if not found and not args.dir:
+        raise WbError("DIR is missing: a directory on the disk to measure", 2)
+    with _place(args.out) as out:
+        found = found or _measured(args)
+        text = json.dumps(found, indent=1) + "\n"
+        # Before the files, as the disk may be full.
+        print(text if args.json else render(found))
+        for name, content in (("field.json", text), ("field.html", field_page.page(found, left_out(found["turns"])))):
+            try:
+                (out / name).write_text(content)
+            except OSError as exc:
+                (out / name).unlink(missing_ok=True)
+                raise WbError(f"{out / name}: {exc.strerror}; the result is above") from exc
     say(f"  {out}/field.html and {out}/field.json")
     return 0
 
 
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
-    if not args.dir:
-        raise WbError("DIR is missing: a directory on the disk to measure", 2)
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
     facts = tune_facts.read(machine, str(directory))

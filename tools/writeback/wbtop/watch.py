@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if args.once and args.count not in (None, 1):
         raise WbError("--once and --count exclude each other", 2)
     count = 1 if args.once else args.count
+    _check_files(args)
     try:
         _watch(machine, args, count)
     except KeyboardInterrupt:
@@ -105,6 +106,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as exc:
         raise WbError(f"{path}: {exc.strerror}", 2) from exc
+    if not lines:
+        raise WbError(f"{path}: empty: no report was recorded yet")
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line)
@@ -167,13 +170,25 @@ def _traced(machine: Machine, trace: Trace | None) -> Traced | None:
     return Traced(sleeps, lost, reads, lambda pid: samples.task(machine, pid), names, unknown + unread)
 
 
+def _check_files(args: argparse.Namespace) -> None:
+    """WbError (code 2) when there is no place for --record or --openmetrics: now, not after the first interval."""
+    for option, name in (("--record", args.record), ("--openmetrics", args.openmetrics)):
+        if name and (Path(name).is_dir() or not Path(name).parent.is_dir()):
+            raise WbError(f"{option} {name}: " + ("is a directory" if Path(name).is_dir() else
+                                                  "its directory is not there"), 2)
+
+
 def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
     """What --record and --openmetrics ask for."""
-    if args.record:
-        with Path(args.record).open("a") as f:
-            f.write(json.dumps(found) + "\n")
-    if args.openmetrics:
-        watch_openmetrics.write(Path(args.openmetrics), found)
+    name = ""
+    try:
+        if name := args.record:
+            with Path(name).open("a") as f:
+                f.write(json.dumps(found) + "\n")
+        if name := args.openmetrics:
+            watch_openmetrics.write(Path(name), found)
+    except OSError as exc:
+        raise WbError(f"{name}: {exc.strerror}") from exc
 
 
 def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
