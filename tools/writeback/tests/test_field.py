@@ -4,10 +4,12 @@
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from fake_machine import FakeMachine
 
-from wbtop import field, field_stats, tune_measure
+from wbtop import field, field_stats, tune_facts, tune_measure
 from wbtop.cli import main
 from wbtop.errors import WbError
 
@@ -55,6 +57,26 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
         batch.write_text("16")
         raise KeyboardInterrupt
     assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
+
+
+def test_a_value_that_is_not_taken_is_no_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """6.18 takes a scheduler that it does not know, and switches to none: B had been measured with that."""
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    (queue / "scheduler").write_text("none [mq-deadline] kyber\n")
+    (queue / "wbt_lat_usec").write_text("2000\n")
+    (queue / "nr_requests").write_text("64\n")
+    disk = tune_facts.read_disk(FakeMachine(tmp_path / "m").machine, "sda")
+    monkeypatch.setattr(tune_facts.Disk, "queue", lambda _self, name: str(queue / name))
+    facts = SimpleNamespace(disks=(disk,), bdi=None)
+    for good in ("none", "kyber"):
+        assert field.settings(f"queue.scheduler={good}", facts) == {str(queue / "scheduler"): good}  # type: ignore[arg-type]
+    with pytest.raises(WbError, match="has none mq-deadline kyber, not nonsense"):
+        field.settings("queue.scheduler=nonsense", facts)  # type: ignore[arg-type]
+    monkeypatch.setattr(Path, "write_text", lambda *_: 0)  # the kernel takes it, and that is all
+    with pytest.raises(WbError, match="nr_requests does not take 8: it reads 64 after 64"):
+        field._set({str(queue / "nr_requests"): "8"})
+    field._set({str(queue / "nr_requests"): "64"})
 
 
 @pytest.mark.parametrize("words", [["--b", "kernel.panic=1"], ["--b", "queue.../../x=1"], ["--b", "queue.no_such=1"],

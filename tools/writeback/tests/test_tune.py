@@ -380,6 +380,7 @@ def test_a_profile_where_tuned_does_not_look_is_refused(fake: FakeMachine, tmp_p
 def test_a_profile_of_somebody_else_stays(fake: FakeMachine, tmp_path: Path, m: Path,
                                           capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tuned.conf").write_text("[main]\n")
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path / "tuned.conf")) == 2
     assert tune(fake, tmp_path, m, "--tuned", str(tmp_path)) == 2
     assert (tmp_path / "tuned.conf").read_text() == "[main]\n"
     fake.queue(scheduler="none", max_sectors_kb="128")

@@ -83,6 +83,9 @@ def settings(text: str, facts: Facts) -> dict[str, str]:
         for file in files:
             if not os.access(file, os.W_OK):
                 raise WbError(f"{key}: {file} is not there or not writable: see --help, and run as root", 2)
+            # 6.18 takes a name that it does not know as none.
+            if name == "scheduler" and value not in (known := Machine().choices(file)):
+                raise WbError(f"{key}: {file} has {' '.join(known)}, not {value}", 2)
             found[file] = value
     return found
 
@@ -92,10 +95,21 @@ def _value(machine: Machine, file: str) -> str:
 
 
 def _write(file: str, value: str) -> None:
+    """Set it; WbError when the kernel refuses, or takes it and does nothing, or something else."""
+    before = _value(Machine(), file)
     try:
         Path(file).write_text(value)
     except OSError as exc:
         raise WbError(f"{file} does not take {value}: {exc.strerror}") from exc
+    now = _value(Machine(), file)
+    if now != value and (now == before or file.endswith("/scheduler") or file.startswith("/proc/")):
+        raise WbError(f"{file} does not take {value}: it reads {now} after {before}")
+
+
+def _set(side: dict[str, str]) -> None:
+    """The settings of a side, the scheduler first, as it resets others."""
+    for file in sorted(side, key=lambda f: not f.endswith("/scheduler")):
+        _write(file, side[file])
 
 
 @contextlib.contextmanager
@@ -191,13 +205,15 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
     rows = []
     files = sorted({f for s in sides.values() for f in s})
     with kept(machine, files) as before, scratch(directory) as place:
+        for side in sides.values():  # that one is refused is known before anything is measured
+            _set(side)
+            restore(before)
         mib = fitting_mib(place, size_mib(args.max_mib, space.f_bavail * space.f_frsize), each / 4)
         load = Load(place, mib)
         load.run(each)  # the first one fills caches and estimates; it does not count
         for n, side in enumerate(turns, 1):
             restore(before)
-            for file in sorted(sides[side], key=lambda f: not f.endswith("/scheduler")):
-                _write(file, sides[side][file])
+            _set(sides[side])
             stalled = dict(samples._pressure(machine)).get("cpu", {}).get("some", 0)
             start = time.monotonic()
             got = load.run(each)

@@ -216,6 +216,8 @@ def _need_root(machine: Machine) -> None:
 def check_tuned(machine: Machine, directory: Path) -> None:
     """WbError (code 2) when DIR/tuned.conf is somebody else's, or where the tuned of this machine does not look."""
     file = directory / "tuned.conf"
+    if directory.exists() and not directory.is_dir():
+        raise WbError(f"--tuned {directory}: not a directory", 2)
     if file.exists() and not file.read_text(errors="replace").startswith(tune_persist.TUNED_HEAD):
         raise WbError(f"--tuned {directory}: {file} is not of wb: choose another directory", 2)
     home, parent = tune_profiles.profile_home(machine), str(directory.absolute().parent)
