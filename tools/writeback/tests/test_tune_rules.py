@@ -52,6 +52,26 @@ def test_no_disk(fake: FakeMachine) -> None:
         tune_facts.read(fake.machine, "/srv", "0:45")
 
 
+def test_btrfs(fake: FakeMachine, tmp_path: Path) -> None:
+    """A subvolume has a device number that no mount has: tune and field had refused every btrfs."""
+    fake.write("/proc/self/mountinfo", "30 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+               "31 30 0:51 /@ /data rw - btrfs /dev/sda1 rw\n"
+               "32 30 0:60 / /other rw - btrfs /dev/sdz rw\n")
+    for n in range(200):
+        fake.write(f"/proc/self/fdinfo/{n}", "pos:\t0\nflags:\t0\nmnt_id:\t31\n")
+    assert tune_facts.device_number(fake.machine, str(tmp_path)) == "0:51"
+    for name in ("btrfs-1", "btrfs-2"):
+        fake.write(f"/sys/devices/virtual/bdi/{name}/max_bytes", "5\n")
+        (fake.root / "sys/class/bdi" / name).symlink_to(fake.root / "sys/devices/virtual/bdi" / name)
+    one = fake.root / "sys/fs/btrfs/u-u-i-d"
+    (one / "devices/sda1").mkdir(parents=True)
+    (one / "bdi").symlink_to(fake.root / "sys/devices/virtual/bdi/btrfs-2")
+    facts = tune_facts.read(fake.machine, str(tmp_path))
+    assert (facts.fs, facts.mountpoint, [d.name for d in facts.disks]) == ("btrfs", "/data", ["sda"])
+    assert facts.bdi is not None
+    assert facts.bdi.name == "btrfs-2"  # not that of the disk, on which its dirty pages are not counted
+
+
 @pytest.mark.parametrize("name", ["/proc/vmstat", "/proc/zoneinfo"])
 def test_broken_proc(fake: FakeMachine, name: str) -> None:
     fake.write(name, "garbage\n\x00 1 2 3\n")

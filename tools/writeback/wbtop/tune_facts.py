@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,25 +121,57 @@ def _read_bdi(machine: Machine, name: str) -> Bdi | None:
                exact_bytes=machine.exists(f"{base}/dirty_throttle_us"))
 
 
-def mount_of(machine: Machine, dev: str) -> tuple[str, str, str]:
-    """Mount point, type and source of the file system with the device number ``dev``."""
+def _mounts(machine: Machine) -> Iterator[tuple[str, str, str, str, str]]:
+    """Number, device number, mount point, type and source of each mount."""
     for line in (machine.text("/proc/self/mountinfo") or "").splitlines():
         fields = line.split()
-        if "-" in fields and len(fields) > 4 and fields[2] == dev:
+        if "-" in fields and len(fields) > 4:
             rest = fields[fields.index("-") + 1:]
             if len(rest) >= 2:
-                return fields[4], rest[0], rest[1]
-    return "", "", ""
+                yield fields[0], fields[2], fields[4], rest[0], rest[1]
+
+
+def mount_of(machine: Machine, dev: str) -> tuple[str, str, str]:
+    """Mount point, type and source of the file system with the device number ``dev``."""
+    return next(((place, fs, source) for _, number, place, fs, source in _mounts(machine) if number == dev),
+                ("", "", ""))
+
+
+def device_number(machine: Machine, directory: str) -> str:
+    """That of the mount of ``directory``: each subvolume of btrfs has another one, which no mount has."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        number = os.fstat(fd).st_dev
+        match = re.search(r"^mnt_id:\s+([0-9]+)$", machine.text(f"/proc/self/fdinfo/{fd}") or "", re.MULTILINE)
+    finally:
+        os.close(fd)
+    mine = next((dev for mount, dev, *_ in _mounts(machine) if match and mount == match[1]), None)
+    return mine or f"{os.major(number)}:{os.minor(number)}"
 
 
 def _disk_name(machine: Machine, dev: str, source: str) -> str | None:
     """The disk of a file system; by its source where it has a number of its own, as btrfs."""
     disk = disk_of(machine, dev)
     if disk is None and source.startswith("/dev/"):
-        node = machine.path(source).resolve().name
-        number = machine.text(f"/sys/class/block/{node}/dev")
-        disk = disk_of(machine, number) if number else None
+        disk = _disk_of_node(machine, machine.path(source).resolve().name)
     return disk
+
+
+def _disk_of_node(machine: Machine, node: str) -> str | None:
+    number = machine.text(f"/sys/class/block/{node}/dev")
+    return disk_of(machine, number) if number else None
+
+
+def _btrfs(machine: Machine, source: str) -> tuple[str | None, list[str]]:
+    """The bdi and the disks of the btrfs that has ``source`` among its devices; nothing before 5.10."""
+    node = machine.path(source).resolve().name
+    for one in machine.names("/sys/fs/btrfs"):
+        nodes = machine.names(f"/sys/fs/btrfs/{one}/devices")
+        if node in nodes:
+            bdi = machine.path(f"/sys/fs/btrfs/{one}/bdi")
+            return bdi.resolve().name if bdi.exists() else None, \
+                [d for n in nodes if (d := _disk_of_node(machine, n)) is not None]
+    return None, []
 
 
 def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
@@ -147,23 +180,27 @@ def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
     Raises WbError when there is no local disk below it or /proc does not tell what is needed.
     """
     if dev is None:
-        number = Path(directory).stat().st_dev
-        dev = f"{os.major(number)}:{os.minor(number)}"
+        dev = device_number(machine, directory)
     mountpoint, fs, source = mount_of(machine, dev)
     name = _disk_name(machine, dev, source)
     if name is None:
         raise WbError(f"{directory}: no disk of this machine is below its file system "
-                      f"({fs or 'unknown'}, {source or dev}): there is nothing to tune here")
+                      f"({fs or 'unknown'}, {source or dev}): there is nothing to tune here"
+                      + ("; in a container give a directory of a volume" if fs == "overlay" else ""))
     state, pages = dirty(machine), dirtyable_pages(machine)
     if state is None or pages is None:
         raise WbError("/proc/vmstat and /proc/zoneinfo do not tell the dirty limits: is /proc mounted?")
     vm = {k: v for k in DIRTY_KNOBS if (v := machine.number(f"{VM}/{k}")) is not None}
     total = machine.keyed("/proc/meminfo").get("MemTotal", 0) << 10
     disk_dev = machine.text(f"/sys/block/{name}/dev") or ""
-    bdi = _read_bdi(machine, dev) or _read_bdi(machine, disk_dev) or _named_bdi(machine, fs, dev)
+    named, tops = _btrfs(machine, source) if fs == "btrfs" else (None, [])
+    # The file system's own before that of its disk: that is where its dirty pages are counted.
+    bdi = (_read_bdi(machine, named) if named else None) or _read_bdi(machine, dev) or _named_bdi(machine, fs, dev) \
+        or _read_bdi(machine, disk_dev)
+    disks = dict.fromkeys(low for top in tops or [name] for low in lower_disks(machine, top))
     return Facts(
         directory=directory, mountpoint=mountpoint, fs=fs, source=source,
-        disks=tuple(read_disk(machine, d) for d in lower_disks(machine, name)), bdi=bdi,
+        disks=tuple(read_disk(machine, d) for d in disks), bdi=bdi,
         release=machine.text("/proc/sys/kernel/osrelease") or os.uname().release,
         ram=total, dirtyable=pages * PAGE, now=state, vm=vm,
     )
