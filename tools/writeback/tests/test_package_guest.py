@@ -13,6 +13,8 @@ from wblib import package_guest as pg
 from wblib.cli import main
 from wblib.errors import WbError
 
+STATE = "scheduler none\nmax_sectors_kb 1280\nstrict_limit 0"
+
 
 def printed(**changes: object) -> str:
     """What a guest in which everything is right prints, with ``changes`` of parts: output, or output and code."""
@@ -20,13 +22,16 @@ def printed(**changes: object) -> str:
              "devices": [{"name": "vda", "write_rate": 0.9 * pg.DISK_BPS, "read": {"max_us": 9e4}, "dirty": 4096}]}
     field = {"facts": {"fs": "ext4"}, "medians": {"A": {"drain_s": 1.5}}}
     parts = {"mount": "", "version": "wb 1.0", "release": "6.1.0-x", "watch": json.dumps(watch, indent=1),
-             "view": "wb watch: 1.0 s", "left": "", "field": json.dumps(field, indent=1), "page": "<!doctype html>"}
+             "view": "wb watch: 1.0 s", "left": "", "field": json.dumps(field, indent=1), "page": "<!doctype html>",
+             "before": STATE, "tune": "{}", "apply-read-latency": "", "state-read-latency": "max_sectors_kb 128",
+             "apply-unplug": "", "state-unplug": "strict_limit 1", "undo": "", "after": STATE}
     text = ""
     for name, good in parts.items():
         said = changes.get(name, good)
         out, code = said if isinstance(said, tuple) else (said, 0)
         text += f"wb-guest-begin {name}\n{out}\nwb-guest-end {name} {code}\n"
         text += f"wb-guest-err {name} {changes[name + '_err']}\n" if f"{name}_err" in changes else ""
+    text += "wb-guest-series\n" if changes.get("series") else ""
     return f"{text}wb-guest-writer {changes.get('writer', 105)}\nwb-guest-over\n"
 
 
@@ -47,9 +52,39 @@ BLIND = {"notes": ["3 trace lines were not understood"], "throttle": {}, "tasks"
     ({"writer": 9}, "for the system's limit"), ({"field": ("", 1)}, "field ends well"),
     ({"view_err": "Traceback (most recent call last):"}, "view ends well"), ({"release": "5"}, "it is that kernel"),
     ({"left": "wb-watch-9-reads"}, "no instance of tracing is left"), ({"version": "wb 2"}, "version"),
-    ({"field": json.dumps({"facts": {"fs": "tmpfs"}})}, "field measured on ext4 of vda")])
+    ({"field": json.dumps({"facts": {"fs": "tmpfs"}})}, "field measured on ext4 of vda"),
+    ({"tune": ("", 1)}, "tune ends well"), ({"after": "scheduler none"}, "everything is as it was after undo"),
+    ({"state-read-latency": "max_sectors_kb 1280"}, "max_sectors_kb is set for reads"),
+    ({"state-unplug": "strict_limit 0"}, "strict_limit is set for unplugging")])
 def test_what_is_wrong_is_named(changes: dict[str, object], named: str) -> None:
     assert named in problems(**changes)
+
+
+def of_the_series(**more: object) -> dict[str, object]:
+    watch = {"source": "counters", "notes": [], "throttle": {"slept_ms": 1900.0},
+             "tasks": [{"pid": 105, "slept_ms": 1900.0, "cause": "global"}],
+             "devices": [{"name": "vda", "write_rate": 0.9 * pg.DISK_BPS, "read": {"max_us": 9e4}, "dirty": 4096,
+                          "slept_ms": 1910.0, "inflight_estimated": False}]}
+    return {"series": True, "watch": json.dumps(watch | more), "state-read-latency": "wbt_policy requests [bytes]",
+            "state-unplug": "max_drain_ms 2000"}
+
+
+def test_on_a_kernel_with_the_series_its_knobs_and_counters_are_looked_at() -> None:
+    assert problems(**of_the_series()) == []
+    for changes, named in (({"state-read-latency": "wbt_policy [requests] bytes"}, "wbt_policy is set for reads"),
+                           ({"state-unplug": "max_drain_ms 0"}, "max_drain_ms is set for unplugging")):
+        assert named in problems(**of_the_series() | changes)
+    assert "watch reads the kernel's counters" in problems(**of_the_series(source="tracepoints"))
+    assert "task, disk and system count the same sleep" in problems(**of_the_series(throttle={"slept_ms": 50.0}))
+
+
+def test_a_kernel_that_we_have_built(tmp_path: Path) -> None:
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"i")
+    assert pg.own(image) is None
+    (tmp_path / "release").write_text("6.12.117\n")
+    assert pg.own(image) == "6.12.117"
+    assert pg.own(tmp_path / "k.deb") is None
 
 
 def kernel_package(tmp_path: Path, files: dict[str, bytes]) -> Path:

@@ -47,6 +47,7 @@ examples:
   wb package --out /tmp/p          the same into /tmp/p
   sudo apt install ./build/package/calm-writeback-tools_*_all.deb
   apt-get download linux-image-6.1.0-56-cloud-amd64 && wb package --guest linux-image-*.deb
+  wb package --guest build/kernels/KEY/bzImage   the same in a kernel of our own
   scp build/package/wb server: && ssh -t server sudo ./wb watch
 exit code: 0, 1 when something failed, 2 for wrong usage"""
 

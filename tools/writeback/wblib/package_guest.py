@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The user's package on other kernels: distribution kernel packages booted in QEMU, with ``wb`` as their users have it.
+"""The user's package on other kernels, booted in QEMU with ``wb`` as its users have it: distributions' and our own.
 
 Real time, so what is looked at is whether each command sees what is there, not how fast it is.
 """
@@ -67,11 +67,43 @@ rm -f /mnt/write
 sync
 part field wb field /mnt --repeats 1 --max-mib 16 --max-seconds 60 --out /tmp/field --json
 part page head -c 15 /tmp/field/field.html
+queue=/sys/block/vda/queue
+bdi=/sys/class/bdi/$(cat /sys/block/vda/dev)
+# state - what tune sets here
+state() {
+	local file
+	for file in $queue/scheduler $queue/max_sectors_kb $queue/wbt_lat_usec $queue/wbt_policy $bdi/max_drain_ms \
+			$bdi/max_ratio $bdi/strict_limit /proc/sys/vm/dirty_bytes; do
+		if [ -e $file ]; then echo "${file##*/} $(cat $file)"; fi
+	done
+}
+echo 67108864 > /proc/sys/vm/dirty_bytes
+echo 33554432 > /proc/sys/vm/dirty_background_bytes
+# A virtual disk says that it turns, for which wbt_policy counts for nothing.
+echo 0 > $queue/rotational
+if [ -e $queue/wbt_policy ]; then
+	echo "wb-guest-series"
+	echo requests > $queue/wbt_policy
+fi
+part before state
+part tune wb tune /mnt --max-mib 16 --max-seconds 30 --save /tmp/m.json --json
+for goal in read-latency unplug; do
+	part apply-$goal wb tune /mnt --goal $goal --hold-seconds 2 --measured /tmp/m.json --apply
+	part state-$goal state
+done
+part undo wb tune --undo
+part after state
 echo "wb-guest-writer $writer"
 echo wb-guest-over
 sync
 poweroff -f
 """
+
+
+def own(image: Path) -> str | None:
+    """The release of a kernel that ``wb build`` has built; None for anything else."""
+    release = image.with_name("release")
+    return release.read_text().strip() if image.name == "bzImage" and release.is_file() else None
 
 
 def unpack(debs: Sequence[Path], root: Path) -> tuple[str, Path]:
@@ -184,17 +216,42 @@ def judge(text: str, release: str, version: str) -> Iterator[tuple[str, str]]:
     yield "reads have times", "" if ((disk.get("read") or {}).get("max_us") or 0) > 0 else f"{disk.get('read')}"
     yield "dirty memory of the disk is known", "" if disk.get("dirty") is not None else f"{disk}"
     yield "no instance of tracing is left", part(text, "left")[0]
+    yield from _judge_tune(text, watch, task)
     field = _json(text, "field")
     facts = field.get("facts", {})
     yield "field measured on ext4 of vda", "" if facts.get("fs") == "ext4" and \
         field.get("medians", {}).get("A", {}).get("drain_s", 0) > 0 else f"{facts}"
 
 
+def _judge_tune(text: str, watch: dict[str, Any], task: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """tune's apply and undo; on a kernel with the series that its knobs are set and its counters read."""
+    for name in ("tune", "apply-read-latency", "apply-unplug", "undo"):
+        _, code, errors = part(text, name)
+        yield f"{name} ends well", "" if code == 0 and "Traceback" not in errors else f"exit code {code}: {errors}"
+    before, after = part(text, "before")[0], part(text, "after")[0]
+    yield "everything is as it was after undo", "" if before and before == after else f"{before} -> {after}"
+    reads, unplug = part(text, "state-read-latency")[0], part(text, "state-unplug")[0]
+    if f"{MARK}series" not in text:
+        yield "max_sectors_kb is set for reads", "" if "max_sectors_kb 128" in reads.splitlines() else reads
+        known = "strict_limit" in before  # from 6.2 on
+        yield "strict_limit is set for unplugging", "" if "strict_limit 1" in unplug.splitlines() or not known \
+            else unplug
+        return
+    yield "wbt_policy is set for reads", "" if re.search(r"^wbt_policy .*\[bytes\]", reads, re.MULTILINE) else reads
+    yield "max_drain_ms is set for unplugging", "" if "max_drain_ms 2000" in unplug.splitlines() else unplug
+    yield "watch reads the kernel's counters", "" if watch.get("source") == "counters" else f"{watch.get('source')}"
+    disk = next((d for d in watch.get("devices", []) if d["name"] == "vda"), {})
+    slept = [(task or {}).get("slept_ms", 0), disk.get("slept_ms", 0), (watch.get("throttle") or {}).get("slept_ms", 0)]
+    yield "task, disk and system count the same sleep", "" if min(slept) > 100 and max(slept) < 1.2 * min(slept) else \
+        f"{slept}"
+    yield "bytes in flight are the kernel's own", "" if disk.get("inflight_estimated") is False else f"{disk}"
+
+
 def try_kernel(debs: Sequence[Path], wb: Path, version: str) -> Iterator[tuple[str, str]]:
     """Boot the kernel of a package with ``wb``; yields the release with what must hold, and problems."""
     with tempfile.TemporaryDirectory(prefix="wb-guest-") as scratch:
         root = Path(scratch) / "root"
-        release, image = unpack(debs, root)
+        release, image = (built, debs[0]) if (built := own(debs[0])) else unpack(debs, root)
         place = BUILD / "package" / f"guest-{release}"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
