@@ -104,6 +104,21 @@ def test_a_single_report_comes_whatever_is_typed(root: Path, started: list[Termi
     assert b"wb watch: " in os.read(started[0].mine, 65536)
 
 
+def test_the_view_is_not_higher_than_the_terminal(root: Path, started: list[Terminal]) -> None:
+    for n in range(200, 240):
+        for name, text in ((f"sys/class/bdi/0:{n}/max_ratio", "100\n"),
+                           (f"sys/kernel/debug/bdi/0:{n}/stats", "BdiReclaimable: 2048 kB\nBdiWriteback: 0 kB\n")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+    started.append(Terminal(root, "--interval", "0.3", "--no-trace"))
+    screen = started[0].until(1)
+    assert len(screen.split("\n")) <= 24
+    assert screen.startswith("wb watch: ")
+    assert "=>" in screen
+    os.write(started[0].mine, b"q")
+    assert started[0].end() == 0
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 0)])
 def test_signals_put_the_terminal_back(number: signal.Signals, code: int, root: Path,
                                        started: list[Terminal]) -> None:

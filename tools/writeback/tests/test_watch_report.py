@@ -247,6 +247,28 @@ def test_unknown_task(fake: FakeMachine) -> None:
     assert watch_trace.tracefs(fake.machine) is None
 
 
+def test_what_is_wrong_stays_on_a_low_terminal(fake: FakeMachine) -> None:
+    """At 80 x 24 the line that says what is wrong had scrolled away as soon as there was something to show."""
+    machine = fake.machine
+    old = watch_sample.sample(machine, counters=False)
+    sleeps = [sleep(pid=n, pause=100) for n in range(10, 30)]
+    found = report(old, watch_sample.sample(machine, counters=False),
+                   Traced(sleeps, 0, {}, lambda pid: (pid, Task(f"dd{pid}", "/a", 0, None)), {}))
+    found["writers"] = [{"pid": n, "comm": "dd", "dirty_rate": 10**6} for n in range(10)]
+    found["diagnosis"] = {"what": "dd sleeps", "fix": "less of it"}
+    whole = render(found, 80)
+    assert len(whole.splitlines()) > 30
+    for rows in (60, 30, 24, 21, 12, 6, 2):
+        lines = render(found, 80, rows).splitlines()
+        assert len(lines) <= rows
+        assert lines[: min(rows - 1, 3)] == whole.splitlines()[: min(rows - 1, 3)]
+    # All tables are still there, with what matters most first, and how many more there are.
+    low = render(found, 80, 27)
+    assert [word for word in ("slept ms", "dirties MB/s", "wr MB/s", "dd10", "more") if word not in low] == [], low
+    assert "taller" not in low
+    assert render(found, 80, 12).splitlines()[-1].endswith("more lines: a taller window shows them)")
+
+
 def test_a_place_that_is_not_there_is_said_before_the_first_interval(fake: FakeMachine, tmp_path: Path,
                                                                      capsys: pytest.CaptureFixture[str]) -> None:
     words = ["watch", "--root", str(fake.root), "--once", "--interval", "86400"]

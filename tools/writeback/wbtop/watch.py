@@ -16,7 +16,7 @@ from . import ranges, watch_openmetrics
 from . import watch_sample as samples
 from .errors import WbError
 from .proc import say
-from .watch_live import Keys, width
+from .watch_live import Keys, height, width
 from .watch_read import Machine
 from .watch_report import Traced, report
 from .watch_trace import Trace
@@ -196,6 +196,6 @@ def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
         print(json.dumps(found, indent=1 if args.once else None), flush=True)
         return
     live = sys.stdout.isatty() and not args.once
-    # Home and clear, so that the view stays in place.
-    print(("\x1b[H\x1b[J" if live else "") + render(found, width()) + ("" if args.once else "\n" if not live else
-                                                                       "\n\nq: quit"), flush=True)
+    # Home and clear, so that the view stays in place; three lines are for the keys and the cursor.
+    text = render(found, width(), height() - 3 if live else None)
+    print(f"\x1b[H\x1b[J{text}\n\nq: quit" if live else text + ("" if args.once else "\n"), flush=True)

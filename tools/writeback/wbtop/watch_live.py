@@ -58,3 +58,8 @@ class Keys:
 def width() -> int:
     """Columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def height() -> int:
+    """Lines of the terminal; 24 where there is none."""
+    return shutil.get_terminal_size((80, 24)).lines

@@ -59,8 +59,25 @@ def _bar(dirty: dict[str, Any], width: int = 40) -> str:
     return "".join(cells)
 
 
-def render(r: dict[str, Any], columns: int = 80) -> str:
-    """The whole report, no line wider than ``columns``: tables lose columns from the right, text is wrapped."""
+def render(r: dict[str, Any], columns: int = 80, rows: int | None = None) -> str:
+    """The whole report, no line wider than ``columns``: tables lose columns from the right, text is wrapped.
+
+    rows: with no more lines than this, for a terminal that cannot be scrolled back:
+    what is wrong stays at the top, tables get shorter, the last ones first to go.
+    """
+    text = _render(r, columns, ROWS)
+    for most in (ROWS // 2, 4, 3, 2, 1):
+        if rows is None or len(text) <= rows:
+            break
+        text = _render(r, columns, most)
+    if rows is not None and len(text) > rows:
+        cut = len(text) - max(1, rows - 1)
+        text = [*text[: max(1, rows - 1)], _clip(f"({cut} more lines: a taller window shows them)", columns)]
+    return "\n".join(text)
+
+
+def _render(r: dict[str, Any], columns: int, most: int) -> list[str]:
+    """Its lines, with ``most`` rows in each table."""
     lines = [f"wb watch: {r['interval_s']:.1f} s, sleeps from {r['source']}"]
     found = r.get("diagnosis") or {}
     if found:
@@ -82,8 +99,9 @@ def render(r: dict[str, Any], columns: int = 80) -> str:
     lines += [f"  stalled, % some/full: {', '.join(pressure)}"] if pressure else []
     wrapped = [w for line in lines for w in (textwrap.wrap(_printable(line), columns, subsequent_indent="     ",
                                                            break_on_hyphens=False) or [""])]
-    return "\n".join([*wrapped, *_tasks(r["tasks"], columns), *_writers(r.get("writers", []), columns),
-                      *_cgroups(r["cgroups"], columns), *_devices(r["devices"], columns)])
+    parts = [*_tasks(r["tasks"], columns, most), *_writers(r.get("writers", []), columns, min(5, most)),
+             *_cgroups(r["cgroups"], columns, most), *_devices(r["devices"], columns, most)]
+    return [*wrapped, *(line for part in parts for line in part.split("\n"))]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, left: int = 1) -> str:
@@ -95,46 +113,47 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int, lef
     return "\n".join(line[:columns] for line in text.splitlines())
 
 
-def _writers(writers: list[dict[str, Any]], columns: int) -> list[str]:
+def _writers(writers: list[dict[str, Any]], columns: int, most: int) -> list[str]:
     if not writers:
         return []
-    rows = [[str(w["pid"]), _clip(_printable(w["comm"]), NAME), rate(w["dirty_rate"])] for w in writers[:5]]
-    return ["", _table(["pid", "writer", "dirties MB/s"], rows, columns, left=2), *_more(writers, 5)]
+    rows = [[str(w["pid"]), _clip(_printable(w["comm"]), NAME), rate(w["dirty_rate"])] for w in writers[:most]]
+    return ["", _table(["pid", "writer", "dirties MB/s"], rows, columns, left=2), *_more(writers, most)]
 
 
-def _more(rows: Sequence[Any], shown: int = ROWS) -> list[str]:
+def _more(rows: Sequence[Any], shown: int) -> list[str]:
     return [f"  and {len(rows) - shown} more"] if len(rows) > shown else []
 
 
-def _tasks(tasks: list[dict[str, Any]], columns: int) -> list[str]:
+def _tasks(tasks: list[dict[str, Any]], columns: int, most: int) -> list[str]:
     if not tasks:
         return []
     rows = [[str(t["pid"]), _clip(_printable(t["comm"]), NAME), f"{t['slept_ms']:.0f}", f"{t['share_pct']:.0f}",
              str(t["sleeps"]), "-" if t["longest_ms"] is None else f"{t['longest_ms']:.0f}", t["cause"] or "-",
-             _clip(",".join(t["devices"]) or "-", 10)] for t in tasks[:ROWS]]
+             _clip(",".join(t["devices"]) or "-", 10)] for t in tasks[:most]]
     return ["", _table(["pid", "task", "slept ms", "%", "sleeps", "max ms", "limit", "device"], rows, columns, left=2),
-            *_more(tasks)]
+            *_more(tasks, most)]
 
 
-def _cgroups(cgroups: list[dict[str, Any]], columns: int) -> list[str]:
+def _cgroups(cgroups: list[dict[str, Any]], columns: int, most: int) -> list[str]:
     if not cgroups:
         return []
     rows = [[_tail(_printable(c["path"]), 36), f"{c['slept_ms']:.0f}", str(c["sleeps"]),
-             *(f"{c['by_cause_ms'].get(k, 0):.0f}" for k in ("global", "cgroup", "device"))] for c in cgroups[:ROWS]]
-    return ["", _table(["cgroup", "slept ms", "sleeps", "global", "cgroup", "device"], rows, columns), *_more(cgroups)]
+             *(f"{c['by_cause_ms'].get(k, 0):.0f}" for k in ("global", "cgroup", "device"))] for c in cgroups[:most]]
+    return ["", _table(["cgroup", "slept ms", "sleeps", "global", "cgroup", "device"], rows, columns),
+            *_more(cgroups, most)]
 
 
-def _devices(devices: list[dict[str, Any]], columns: int) -> list[str]:
+def _devices(devices: list[dict[str, Any]], columns: int, most: int) -> list[str]:
     busy = [d for d in devices if d["write_rate"] or d["dirty"] or d["writeback"] or d["read"] or d["slept_ms"]]
     if not busy:
         return ["", _clip("no device with reads, writes or dirty data", columns)]
     rows = []
-    for d in busy[:ROWS]:
+    for d in busy[:most]:
         read = d["read"] or {}
         rows.append([_clip(d["name"], 10), rate(d["write_rate"]), rate(d["drain_rate"] or d["bandwidth"]),
                      size(d["dirty"]), size(d["writeback"]),
                      ("~" if d["inflight_estimated"] else "") + size(d["inflight_bytes"]), f"{d['slept_ms']:.0f}",
                      ms(read.get("p50_us") or read.get("mean_us")), ms(read.get("p99_us")), ms(read.get("max_us"))])
     head = ["device", "wr MB/s", "est.", "dirty", "wback", "flight", "slept", "rd p50", "p99", "max ms"]
-    named = [f"  {d['name']}: {_printable(d['what'])}" for d in busy[:ROWS] if d.get("what")]
-    return ["", _table(head, rows, columns), *_more(busy), *(_clip(n, columns) for n in named)]
+    named = [f"  {d['name']}: {_printable(d['what'])}" for d in busy[:most] if d.get("what")]
+    return ["", _table(head, rows, columns), *_more(busy, most), *(_clip(n, columns) for n in named)]
