@@ -63,13 +63,15 @@ def render(r: dict[str, Any], columns: int = 80, rows: int | None = None) -> str
     """The whole report, no line wider than ``columns``: tables lose columns from the right, text is wrapped.
 
     rows: with no more lines than this, for a terminal that cannot be scrolled back:
-    what is wrong stays at the top, tables get shorter, the last ones first to go.
+    what is wrong stays at the top, tables get shorter, then blank lines and the end go.
     """
     text = _render(r, columns, ROWS)
     for most in (ROWS // 2, 4, 3, 2, 1):
         if rows is None or len(text) <= rows:
             break
         text = _render(r, columns, most)
+    if rows is not None and len(text) > rows:
+        text = [line for line in text if line]
     if rows is not None and len(text) > rows:
         cut = len(text) - max(1, rows - 1)
         text = [*text[: max(1, rows - 1)], _clip(f"({cut} more lines: a taller window shows them)", columns)]
