@@ -40,6 +40,9 @@ def test_verdicts() -> None:
     assert wide.verdict == "too noisy"
     slight = field_stats.compare({"d": [304.5 + n / 99 for n in range(6)]}, {"d": [305.0 + n / 99 for n in range(6)]})
     assert [v.verdict for v in slight] == ["no difference seen"]
+    # A time of 0 has no ratio: that had been "too few turns" for all.
+    zero = field_stats.compare({"z": [0.0] * 6, "x": a["x"]}, {"z": [0.0] * 6, "x": b["x"]})
+    assert [(v.metric, v.verdict) for v in zero] == [("x", "better")]
     few = field_stats.compare({"x": [1.0, 1.1]}, {"x": [9.0, 9.1]})[0]
     assert (few.verdict, few.confidence) == ("too few runs", None)
 

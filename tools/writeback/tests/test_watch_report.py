@@ -32,8 +32,9 @@ def process(fake: FakeMachine, pid: int, *, us: int | None = None, start: int = 
     fake.write(f"/proc/{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\n")
     fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 18) + f" {start} 0\n")
     fake.write(f"/proc/{pid}/cgroup", "0::/user.slice/a\n")
-    fake.write(f"/proc/{pid}/io", "rchar: 1\n" + (
-        f"dirty_throttle: {us // 1000}\ndirty_throttle_us: {us}\n" if us is not None else ""))
+    for name_of in (f"/proc/{pid}/io", f"/proc/{pid}/task/{pid}/io"):
+        fake.write(name_of, "rchar: 1\n" + (
+            f"dirty_throttle: {us // 1000}\ndirty_throttle_us: {us}\n" if us is not None else ""))
 
 
 def counters(fake: FakeMachine, total: int, global_us: int, cgroup_us: int, device_us: int) -> None:
@@ -267,6 +268,19 @@ def test_what_is_wrong_stays_on_a_low_terminal(fake: FakeMachine) -> None:
     assert [word for word in ("slept ms", "dirties MB/s", "wr MB/s", "dd10", "more") if word not in low] == [], low
     assert "taller" not in low
     assert render(found, 80, 12).splitlines()[-1].endswith("more lines: a taller window shows them)")
+
+
+def test_a_shell_does_not_sleep_for_its_children(fake: FakeMachine) -> None:
+    """On a patched kernel: "init (1) sleeps 239 % of the time" once a dd that it had started had ended."""
+    counters(fake, 1000, 1000, 0, 0)
+    process(fake, 1, us=0, name="init")
+    process(fake, 67, us=5_000_000)
+    old = watch_sample.sample(fake.machine, counters=True)
+    fake.write("/proc/1/io", "dirty_throttle: 129\ndirty_throttle_us: 7182002\n")
+    process(fake, 67, us=6_000_000)
+    fake.write("/proc/67/task/68/io", "dirty_throttle: 5\ndirty_throttle_us: 500000\n")
+    found = report(old, watch_sample.sample(fake.machine, counters=True), None)
+    assert [(t["pid"], t["slept_ms"]) for t in found["tasks"]] == [(67, 1500.0)]
 
 
 def test_a_place_that_is_not_there_is_said_before_the_first_interval(fake: FakeMachine, tmp_path: Path,

@@ -87,8 +87,8 @@ def _holm(ps: Mapping[str, float]) -> dict[str, float]:
 
 def compare(a: Mapping[str, Sequence[float]], b: Mapping[str, Sequence[float]],
             higher: Sequence[str] = ()) -> list[Verdict]:
-    """A verdict per metric that both have. higher: metrics of which more is better."""
-    names = [n for n in a if a[n] and b.get(n)]
+    """A verdict per metric that both have and that is never 0, which has no ratio. higher: more is better there."""
+    names = [n for n in a if a[n] and b.get(n) and min(a[n]) > 0]
     ps = _holm({n: p_value(a[n], b[n]) for n in names})
     found = []
     for n in names:

@@ -45,7 +45,7 @@ def _read_fix(name: str, policy: str | None) -> str:
     """What helps reads, by the series' setting; None: a kernel, or a disk, without it."""
     tune = "wb tune DIR --goal read-latency"
     if policy == "bytes":
-        return f"wbt_policy of {name} is bytes already, and counts for nothing on a disk said to turn; {tune}"
+        return f"wbt_policy of {name} is bytes already (it does nothing where queue/rotational is 1); {tune}"
     without = f"{tune} (scheduler none, max_sectors_kb 128 on {name})"
     return f"the series' wbt_policy=bytes; without it {without}" if policy is None else \
         f"echo bytes > /sys/block/{name}/queue/wbt_policy; or {without}"

@@ -142,10 +142,19 @@ def task(machine: Machine, pid: int) -> tuple[int, Task] | None:
         return None
     tgid = int(group.group(1))
     stat = (machine.text(f"/proc/{tgid}/stat") or "").rpartition(")")[2].split()
-    values = machine.keyed(f"/proc/{tgid}/io")
-    throttle = Throttle(values.get("dirty_throttle", 0), values["dirty_throttle_us"]) \
-        if "dirty_throttle_us" in values else None
+    throttle = _own_throttle(machine, tgid)
     return tgid, Task(name.group(1), cgroup_of(machine, tgid), int(stat[19]) if len(stat) > 19 else 0, throttle)
+
+
+def _own_throttle(machine: Machine, tgid: int) -> Throttle | None:
+    """That of a process's threads; its own file also has that of all children that have ended."""
+    found = None
+    for tid in machine.names(f"/proc/{tgid}/task"):
+        values = machine.keyed(f"/proc/{tgid}/task/{tid}/io")
+        if "dirty_throttle_us" in values:
+            found = found or Throttle()
+            found = Throttle(found.count + values.get("dirty_throttle", 0), found.us + values["dirty_throttle_us"])
+    return found
 
 
 def cgroup_of(machine: Machine, pid: int) -> str:
