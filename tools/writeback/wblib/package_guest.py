@@ -40,11 +40,12 @@ exec > /dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo
 # part(name, command...) - its output and exit code, framed
 part() {
-	local name=$1
+	local name=$1 code
 	shift
 	echo "wb-guest-begin $name"
 	"$@" < /dev/null 2> /tmp/err
-	echo; echo "wb-guest-end $name $?"
+	code=$?
+	echo; echo "wb-guest-end $name $code"
 	sed "s/^/wb-guest-err $name /" /tmp/err
 }
 part mount sh -c 'mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt'
