@@ -28,8 +28,23 @@ def test_the_middle_reads_are_in_the_first_table(tmp_path: Path) -> None:
     both = [cell(tmp_path, "stock"), cell(tmp_path, "patched", p70=1_140_000, p9995=2300.0)]
     text = str(blocktable.short(Data(both, ["stock", "patched"]), Sources()))
     assert "p70 x 10.1" in text
-    assert "Worse on at least one disk: p70, p90." in text
+    assert "Worse on sata: p70 x 10.1, p90 x 10.1." in text
     assert "p99.95 x 0.034" in text
+
+
+def test_the_fast_lane_has_a_verdict_and_stock_of_another_line_comes_first(tmp_path: Path) -> None:
+    """All figures of the README are of the fast lane and its open reader: their report had no head."""
+    from wblib.report import collect, theme
+    found = [cell(tmp_path, kernel, "fast", p9995=us) for kernel, us in (("stock@7.3", 82_000.0),
+                                                                         ("patched@7.3", 1760.0))]
+    for one in found:
+        one.axes["reader"] = "open"
+    kernels = sorted(("patched@7.3", "stock@7.3"), key=collect._order)
+    text = str(blocktable.short(Data(found, kernels), Sources()))
+    assert "patched@7.3 against stock@7.3" in text
+    assert "p99.95 x 0.0215" in text
+    assert "sata, fast" in text
+    assert theme.LIGHT.colour("stock@7.3") == theme.LIGHT.colour("stock")
 
 
 def test_what_time_it_is(tmp_path: Path) -> None:

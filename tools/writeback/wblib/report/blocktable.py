@@ -87,10 +87,14 @@ HEAD = (("read_p50", "read p50, ms", 1000), ("pooled_70", "p70, ms", 1e6), ("poo
         ("read_p99_99", "p99.99, ms", 1000), ("drain_s", "drain, s", 1))
 
 
+NOTICED = 1.005
+
+
 def short(data: Data, sources: Sources) -> Html:
     """The first lines of the page: the verdict, then per disk with everything at its default gain and price."""
     lines: list[list[Text]] = []
     ratios: dict[str, list[float]] = {}
+    worse: dict[str, list[str]] = {}
     if len(data.kernels) < 2:
         return Html("")
     base, other = data.kernels[:2]
@@ -100,19 +104,22 @@ def short(data: Data, sources: Sources) -> Html:
         a, b = pair[base], pair[other]
         if not a.measured("read_p99_95") or not b.measured("read_p99_95"):
             continue
-        line: list[Text] = [a.axes["disk"]]
-        for metric, _, divisor in HEAD:
+        disk = a.axes["disk"] + ("" if a.lane == "exact" else f", {a.lane}")
+        line: list[Text] = [disk]
+        for metric, heading, divisor in HEAD:
             one, two = _value(a, metric), _value(b, metric)
             times = two / one if one and two is not None else None
             if times is not None:
                 ratios.setdefault(metric, []).append(times)
+                if times > NOTICED:
+                    worse.setdefault(disk, []).append(f"{heading.split(',')[0]} x {times:.3g}")
             line += [*("-" if v is None else sources.link(number(v / divisor), c) for v, c in ((one, a), (two, b))),
                      "-" if times is None else f"x {times:.3g}"]
         lines.append(line)
     if not lines:
         return Html("")
     above = [("", 1), *((heading, 3) for _, heading, _ in HEAD)]
-    said = paragraph(_verdict(base, other, ratios))
+    said = paragraph(_verdict(base, other, ratios, worse))
     return join([said, table(["disk", *[base, other, "change"] * len(HEAD)], lines, 1, "in short", above=above)], "\n")
 
 
@@ -130,15 +137,16 @@ def _value(cell: Cell, metric: str) -> float | None:
     return None
 
 
-def _verdict(base: str, other: str, ratios: dict[str, list[float]]) -> str:
-    """One sentence: the gain and the cost, each as its range over the disks; below 1 is better."""
+def _verdict(base: str, other: str, ratios: dict[str, list[float]], worse: dict[str, list[str]]) -> str:
+    """One sentence: the gain and the cost, each as its range over the disks; below 1 is better. Then what is worse."""
     parts = [f"{heading.split(',')[0]} x {min(found):.3g}" + (f" to {max(found):.3g}" if len(found) > 1 else "")
              for metric, heading, _ in HEAD if (found := ratios.get(metric))]
-    worse = [heading.split(",")[0] for metric, heading, _ in HEAD if max(ratios.get(metric, [0])) > 1.005]
-    price = f" Worse on at least one disk: {', '.join(worse)}." if worse else " Nothing of these is worse on any disk."
+    price = "".join(f" Worse on {disk}: {', '.join(what)}." for disk, what in worse.items()) \
+        or " Nothing of these is worse on any disk."
     return f"{other} against {base}, beside a buffered writer (below 1 is better): {'; '.join(parts)}.{price}"
 
 
 def _default(cell: Cell) -> bool:
-    """Whether only the disk and, as it has to be on a slow one, the size of the file are its own."""
-    return cell.lane == "exact" and not unusual(cell, "disk", *(["mib"] if cell.axes.get("disk") == "hdd" else []))
+    """Whether only the disk, the reader and, as it has to be on a slow one, the size of the file are its own."""
+    return cell.lane in ("exact", "fast") and not unusual(cell, "disk", "reader",
+                                                          *(["mib"] if cell.axes.get("disk") == "hdd" else []))

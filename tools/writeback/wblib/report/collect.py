@@ -127,7 +127,8 @@ def gather(specs: Sequence[str]) -> list[Result]:
 
 
 def _order(kernel: str) -> tuple[int, str]:
-    return (KERNEL_ORDER.index(kernel) if kernel in KERNEL_ORDER else len(KERNEL_ORDER), kernel)
+    name = kernel.partition("@")[0]  # of another line: stock@7.3
+    return (KERNEL_ORDER.index(name) if name in KERNEL_ORDER else len(KERNEL_ORDER), kernel)
 
 
 def _age(run: Result) -> float:

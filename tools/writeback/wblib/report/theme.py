@@ -26,7 +26,8 @@ class Theme:
 
     def colour(self, role: str) -> str:
         """The colour of a role; for another kernel's name one of its own."""
-        return self.colours.get(role) or self.colours["def"[sum(role.encode()) % 3]]
+        known = self.colours.get(role) or self.colours.get(role.partition("@")[0])  # stock@7.3
+        return known or self.colours["def"[sum(role.encode()) % 3]]
 
 
 LIGHT = Theme("light", "#ffffff", "#1a1a1a", "#d8d8d8", {
