@@ -47,6 +47,15 @@ def test_verdicts() -> None:
     assert (few.verdict, few.confidence) == ("too few runs", None)
 
 
+def test_what_a_cure_does_not_cost_is_said() -> None:
+    a = {"read_p50_ms": [10.0 + i / 10 for i in range(6)], "drain_s": [5.0, 5.1, 5.2, 5.0, 5.1, 5.2]}
+    b = {"read_p50_ms": [5.0 + i / 10 for i in range(6)], "drain_s": [5.1, 5.0, 5.2, 5.1, 5.0, 5.2]}
+    said = field.conclusion([v.to_json() for v in field_stats.compare(a, b)])
+    assert said.startswith("B is better: read_p50_ms 10.2 -> 5.25 (")
+    assert said.endswith("No difference was seen in drain_s")
+    assert field.conclusion([v.to_json() for v in field_stats.compare(a, a)]) == "no difference was seen"
+
+
 def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
     scheduler, limit = tmp_path / "scheduler", tmp_path / "wbt_lat_usec"
     scheduler.write_text("none [mq-deadline]\n")

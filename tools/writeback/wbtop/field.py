@@ -267,6 +267,9 @@ def conclusion(verdicts: list[dict[str, Any]]) -> str:
     noisy = [v["metric"] for v in verdicts if v["verdict"] == "too noisy"]
     parts += [f"This machine is too noisy to decide on {', '.join(noisy)}: stop other loads or raise --repeats"] \
         if noisy else []
+    same = [v["metric"] for v in verdicts if v["verdict"] == "no difference seen"]
+    # What a cure does not cost is as much of an answer as what it does.
+    parts += [f"No difference was seen in {', '.join(same)}"] if same and parts else []
     return ". ".join(parts) or "no difference was seen"
 
 
