@@ -88,7 +88,7 @@ def test_command(program: Path, capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert text.count("wb run read-latency") == 4
     found = json.loads(out.read_text())
     assert [r["seed"] for r in found] == [1, 2, 3, 4, 5, 6]
-    assert set(found[0]["results"]) == {"none", "law", "requests"}
+    assert set(found[0]["results"]) == {*law.PLAIN, "law", "requests"}
     assert cli.main(["law", "--seeds", "3-3", "--print"]) == 0
     assert capsys.readouterr().out.startswith("3: disk=")
 
@@ -98,8 +98,25 @@ def test_compare_and_report() -> None:
     mine = {"drain_s": 2.5, "due_p9995": 4.95, "p9995": 4.0}
     assert law.compare(mine, none) == (pytest.approx(1.25), pytest.approx(.5))
     cases = [law.Case(1, "fifo", FIFO, LOAD), law.Case(2, "fifo", FIFO, LOAD)]
-    text = law.report(cases, ["law"], [{"none": none, "law": none}, {"none": none, "law": mine}], 1)
+    plain = dict.fromkeys(law.PLAIN, none)
+    text = law.report(cases, ["law"], [{**plain, "law": none}, {**plain, "law": mine}], 1)
     assert "1.25 (2.00 -> 2.50 s)" in text and "disk 2" in text and "disk 1" not in text
+
+
+def test_bounds(program: Path) -> None:
+    """Readers that do not wait do all of their work; of fixed limits, those count that are no worse for reads."""
+    case = law.Case(1, "fifo", FIFO, {**LOAD, "iops": 1000})
+    none, same, again, all_due = law.simulate(program, [case.words(n) for n in ("none", *law.PLAIN)], 1)
+    assert none == same != again
+    assert all_due["reads"] > none["reads"] and all_due["drain_s"] > none["drain_s"]
+    lines = law.fixed_limits(case)
+    assert 0 < len(lines) <= law.PAIRS and all("law=fixed" in line for line in lines)
+    assert not law.fixed_limits(law.Case(1, "hdd", FIFO, LOAD))
+    good, bad = {"drain_s": 1.0, "due_p9995": 5.0}, {"drain_s": .9, "due_p9995": 50.0}
+    mine = {"drain_s": 1.2, "due_p9995": 5.0}
+    assert law.best_fixed(mine, [good, bad]) == 1.0 and law.best_fixed(mine, [bad]) is None
+    results = [{"none": {"drain_s": 1.0, "due_p9995": 50.0}, "law": mine}] * 2
+    assert law.limits([case, case], ["law"], results, [[good, bad], [bad]]).splitlines()[-1].split()[-2:] == ["2", "1"]
 
 
 def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,15 +32,26 @@ READ_SHARE = 0.05
 # What the reads' latency is compared with is no smaller than this: below, it is the host's.
 FLOOR_MS = 0.05
 DRAIN_LIMITS = (1.03, 1.10)
+# Runs of each disk without a law: as it is, with another load, with readers that do not wait.
+PLAIN = ("none", "again", "open")
+# Another load: its seed is so much higher, which no disk's is.
+AGAIN = 1_000_000
+# Fixed limits of --limits: KiB of a request, requests in flight; and how many of these pairs a disk is run with.
+REQUESTS_KIB = (64, 128, 256, 512, 1024, 2048, 4096)
+IN_FLIGHT = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256)
+PAIRS = 32
 READS_LIMIT = 1.02
 EXAMPLES = """\
 examples:
   wb law                                 1000 disks, the law of the series and three others
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
+  wb law --seeds 1-100 --law law --limits    where no fixed limit loses less without making reads slower
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
-Each disk is also run without any law but its tags ('none'). Drain: time until all is written and flushed,
-over that of none. Reads: 99.95th percentile since they were due, over that of none.
+Each disk is also run without any law but its tags: as it is ('none'), with other random numbers for the load ('again':
+what is chance), and with readers that do not wait for each other's reads ('open'). Drain: time until all is written
+and flushed, over that of none; 'bound': over that of open, which does the work of all reads that are due, too. Reads:
+99.95th percentile since they were due, over that of none.
 exit code: 0 done, 1 the program cannot be built or fails, 2 wrong usage"""
 
 
@@ -55,7 +66,10 @@ class Case:
     steps: tuple[str, ...] = ()
 
     def words(self, law: str, *more: str) -> str:
-        """The line of input that runs it with ``law``."""
+        """The line of input that runs it with ``law``, or as one of PLAIN."""
+        if law in PLAIN[1:]:
+            more = (*more, "open=1" if law == "open" else f"seed={self.seed + AGAIN}")
+            law = "none"
         named = {**self.disk, **self.load}
         return " ".join([f"disk={PROFILES[self.kind]}", *(f"{k}={v}" for k, v in named.items()),
                          *(f"step={s}" for s in self.steps), *more, f"law={law}"])
@@ -84,6 +98,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                    help="kernel source with block/blk-wbt-law.c (default: the law of the series)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
     p.add_argument("--print", action="store_true", dest="show", help="print the disks instead of running them")
+    p.add_argument("--limits", action="store_true",
+                   help=f"also try up to {PAIRS} fixed limits on each disk: which loss could not be avoided by any?")
     p.add_argument("--worst", type=int, default=10, metavar="N", help="of each law, with a replay each (default 10)")
     p.add_argument("--json", metavar="FILE", help="all results into FILE, '-' for stdout")
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes (default 0: one per core)")
@@ -245,7 +261,7 @@ def simulate(program: Path, lines: Sequence[str], jobs: int) -> list[dict[str, f
 
 
 def compare(result: dict[str, float], none: dict[str, float]) -> tuple[float, float]:
-    """Drain and the reads' percentile over those of ``none``."""
+    """Drain and the reads' percentile over those of ``none``, one of PLAIN."""
     # 0: no read came back while it wrote.
     worse = (result["due_p9995"] + FLOOR_MS) / (none["due_p9995"] + FLOOR_MS)
     return result["drain_s"] / none["drain_s"], worse if none["due_p9995"] else 0.0
@@ -256,10 +272,11 @@ def _at(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def _row(name: str, kind: str, ratios: Sequence[tuple[float, float]]) -> list[str]:
+def _row(name: str, kind: str, ratios: Sequence[tuple[float, float]], bound: Sequence[float]) -> list[str]:
     drain, reads = [r[0] for r in ratios], [r[1] for r in ratios]
     return [name, kind, str(len(ratios)), *(f"{_at(drain, q):.3f}" for q in (.5, .9, .99)), f"{max(drain):.2f}",
             *(str(sum(d > limit for d in drain)) for limit in DRAIN_LIMITS),
+            *(str(sum(d > limit for d in bound)) for limit in DRAIN_LIMITS),
             *(f"{_at(reads, q):.3f}" for q in (.5, .9, .99)), str(sum(r > READS_LIMIT for r in reads))]
 
 
@@ -267,14 +284,17 @@ def report(cases: Sequence[Case], laws: Sequence[str], results: Sequence[dict[st
            worst: int) -> str:
     """Distribution of each law over all disks and each kind, and its worst disks."""
     head = ["law", "disks", "n", "drain p50", "p90", "p99", "max", *(f">{limit}" for limit in DRAIN_LIMITS),
-            "reads p50", "p90", "p99", f">{READS_LIMIT}"]
+            *(f"bound >{limit}" for limit in DRAIN_LIMITS), "reads p50", "p90", "p99", f">{READS_LIMIT}"]
     rows, text = [], []
-    for law in laws:
+    for law in ("again", *laws):
         ratios = [compare(r[law], r["none"]) for r in results]
-        for kind in ("all", *KINDS):
-            of_kind = [r for case, r in zip(cases, ratios, strict=True) if kind in ("all", case.kind)]
-            if of_kind:
-                rows.append(_row(law, kind, of_kind))
+        for kind in ("all", *KINDS) if law != "again" else ("all",):
+            which = [i for i, case in enumerate(cases) if kind in ("all", case.kind)]
+            if which:
+                rows.append(_row(law, kind, [ratios[i] for i in which],
+                                 [compare(results[i][law], results[i]["open"])[0] for i in which]))
+        if law == "again":
+            continue
         order = sorted(range(len(cases)), key=lambda i: (-ratios[i][0], cases[i].seed))
         for i in order[:worst]:
             mine, none = results[i][law], results[i]["none"]
@@ -283,6 +303,38 @@ def report(cases: Sequence[Case], laws: Sequence[str], results: Sequence[dict[st
                         f"{' (steps ' + ' '.join(cases[i].steps) + ')' if cases[i].steps else ''}\n"
                         f"  {cases[i].replay()}")
     return "\n".join([table(head, rows), "", f"the worst {worst} of each", *text]) if worst else table(head, rows)
+
+
+def fixed_limits(case: Case) -> list[str]:
+    """Lines of fixed limits that fill the disk and its tags; none for a disk with an arm, to which laws do nothing."""
+    if case.kind == "hdd":
+        return []
+    tags = case.disk["queue_depth"] * case.disk["queues"]
+    pipe = case.disk["link_mbps"] * case.disk["latency_ns"] / 1e3 / 1024
+    pairs = [(io, n) for io in REQUESTS_KIB if io <= case.disk["max_io_kib"] for n in IN_FLIGHT
+             if n <= tags and (n > 1 or tags == 1) and .4 * pipe <= io * n <= 1 << 18]
+    step = max(1.0, len(pairs) / PAIRS)
+    pairs = [pairs[int(i * step)] for i in range(min(len(pairs), PAIRS))]
+    return [case.words("fixed", f"limit_kib={io * n}", f"io_kib={io}") for io, n in pairs]
+
+
+def best_fixed(law: dict[str, float], fixed: Sequence[dict[str, float]]) -> float | None:
+    """Least drain of fixed limits with which reads are hardly later than with ``law``; None: of none of them."""
+    return min((f["drain_s"] for f in fixed if f["due_p9995"] <= 1.1 * law["due_p9995"] + FLOOR_MS), default=None)
+
+
+def limits(cases: Sequence[Case], laws: Sequence[str], results: Sequence[dict[str, dict[str, float]]],
+           fixed: Sequence[Sequence[dict[str, float]]]) -> str:
+    """Of the disks that lose much with each law: on how many any fixed limit would that is as good for reads."""
+    rows = []
+    for law in laws:
+        for limit in DRAIN_LIMITS:
+            lost = [i for i, r in enumerate(results) if r[law]["drain_s"] > limit * r["none"]["drain_s"] and fixed[i]]
+            best = [best_fixed(results[i][law], fixed[i]) for i in lost]
+            rows.append([law, f"{limit}", str(len([f for f in fixed if f])), str(len(lost)),
+                         str(sum(b is None or b > limit * results[i]["none"]["drain_s"]
+                                 for i, b in zip(lost, best, strict=True)))])
+    return table(["law", "drain >", "disks", "lose more", "with any fixed limit, too"], rows)
 
 
 def _laws(text: str) -> list[str]:
@@ -308,9 +360,14 @@ def command(args: argparse.Namespace) -> int:
     if args.show:
         print("\n".join(f"{case.seed}: {case.words('law')}" for case in cases))
         return 0
-    runs = ("none", *laws)
+    runs = (*PLAIN, *laws)
     found = simulate(program, [case.words(law) for case in cases for law in runs], min(jobs, len(cases) * len(runs)))
     results = [dict(zip(runs, found[i * len(runs):], strict=False)) for i in range(len(cases))]
+    fixed: list[list[dict[str, float]]] = []
+    if args.limits:
+        lines = [fixed_limits(case) for case in cases]
+        all_fixed = iter(simulate(program, [line for some in lines for line in some], jobs))
+        fixed = [[next(all_fixed) for _ in some] for some in lines]
     if args.json:
         text = json.dumps([{"seed": c.seed, "kind": c.kind, "disk": c.disk, "load": c.load, "steps": c.steps,
                             "results": r} for c, r in zip(cases, results, strict=True)], indent=1)
@@ -320,4 +377,6 @@ def command(args: argparse.Namespace) -> int:
             base.write_atomic(Path(args.json), text + os.linesep)
     if args.json != "-":
         print(report(cases, laws, results, args.worst))
+        if args.limits:
+            print("\n" + limits(cases, laws, results, fixed))
     return 0

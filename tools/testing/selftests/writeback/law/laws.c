@@ -313,3 +313,21 @@ const struct wblaw_ops wblaw_kyber = {
 	.requests = kyber_requests,
 	.wake = kyber_wake,
 };
+
+/* ---- fixed: so many bytes in flight, so many in one -------------------------- */
+
+static u64 fixed_bytes(struct wblaw *s)
+{
+	return wblaw_active(s) && s->limit_kib ? (u64)s->limit_kib << 10 : U64_MAX;
+}
+
+static u64 fixed_max_io(struct wblaw *s)
+{
+	return wblaw_active(s) && s->io_kib ? (u64)s->io_kib << 10 : U64_MAX;
+}
+
+const struct wblaw_ops wblaw_fixed = {
+	.name = "fixed",
+	.bytes = fixed_bytes,
+	.max_io = fixed_max_io,
+};

@@ -46,7 +46,7 @@ struct timer_event {
 
 struct load {
 	char law[16];
-	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms;
+	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms, open, limit_kib, io_kib;
 	/* link_mbps from a time on; time in ms */
 	u32 step_ms[MAX_STEPS], step_mbps[MAX_STEPS], steps;
 };
@@ -221,6 +221,8 @@ static void writer_soon(struct run *r)
 	timer(r, r->pub.now + r->load.host_ns, T_SEND, 0);
 }
 
+static void next_read(struct run *r, u32 who);
+
 static void reader(struct run *r, u32 who)
 {
 	struct io *io = new_io(r, READ_IO, r->read_file + rnd(r) % (64 << 8) * 8, 4096);
@@ -232,6 +234,8 @@ static void reader(struct run *r, u32 who)
 	r->pub.reads++;
 	r->pub.last_read = r->pub.now;
 	send(r, io);
+	if (r->load.open)
+		next_read(r, who);
 }
 
 static void next_read(struct run *r, u32 who)
@@ -244,6 +248,7 @@ static void sync_write(struct run *r)
 {
 	struct io *io = new_io(r, SYNC_IO, r->read_file + (1 << 20), 4096);
 
+	io->due = r->sync_due;
 	send(r, io);
 }
 
@@ -256,9 +261,18 @@ static void sample(u64 **list, u32 *n, u32 *room, u64 value)
 	(*list)[(*n)++] = value;
 }
 
-static void flush(struct run *r, enum kind kind)
+static void flush(struct run *r, enum kind kind, u64 due)
 {
-	send(r, new_io(r, kind, 0, 0));
+	struct io *io = new_io(r, kind, 0, 0);
+
+	io->due = due;
+	send(r, io);
+}
+
+static void next_sync(struct run *r)
+{
+	r->sync_due += rnd_exp(r, 1e9 / r->load.syncs);
+	timer(r, max(r->sync_due, r->pub.now), T_SYNC, 0);
 }
 
 static void done(struct run *r, struct io *io)
@@ -290,7 +304,8 @@ static void done(struct run *r, struct io *io)
 			sample(&r->lat, &r->lats, &r->lat_room, s->now - io->since);
 		if (r->ops->read)
 			r->ops->read(s, took);
-		next_read(r, io->who);
+		if (!r->load.open)
+			next_read(r, io->who);
 		break;
 	case WRITE_IO:
 		s->inflight--;
@@ -303,18 +318,18 @@ static void done(struct run *r, struct io *io)
 			r->writer_sleeps = false;
 		if (!r->left && !s->inflight && !r->over_writes) {
 			r->over_writes = true;
-			flush(r, LAST_FLUSH);
+			flush(r, LAST_FLUSH, 0);
 		}
 		break;
 	case SYNC_IO:
-		flush(r, FLUSH_IO);
+		flush(r, FLUSH_IO, io->due);
 		break;
 	case FLUSH_IO:
-		if (r->sync_due >= START_NS && !r->over)
+		if (io->due >= START_NS && !r->over)
 			sample(&r->sync_lat, &r->sync_lats, &r->sync_room,
-			       s->now - r->sync_due);
-		r->sync_due += rnd_exp(r, 1e9 / r->load.syncs);
-		timer(r, max(r->sync_due, s->now), T_SYNC, 0);
+			       s->now - io->due);
+		if (!r->load.open)
+			next_sync(r);
 		break;
 	case LAST_FLUSH:
 		r->over = s->now;
@@ -350,6 +365,8 @@ static void on_timer(struct run *r, struct timer_event e)
 		break;
 	case T_SYNC:
 		sync_write(r);
+		if (l->open)
+			next_sync(r);
 		break;
 	case T_STEP:
 		r->cfg.link_mbps = l->step_mbps[e.who];
@@ -403,11 +420,12 @@ static const struct key keys[] = {
 	CFG(flush_drains), CFG(queues), CFG(queue_depth), CFG(max_io_kib),
 	CFG(rotational), CFG(jitter_ppm),
 	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed),
-	LOAD(idle_ms),
+	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib),
 };
 
 static const struct wblaw_ops *const laws[] = {
 	&wblaw_none, &wblaw_requests, &wblaw_share, &wblaw_kyber, &wblaw_law,
+	&wblaw_fixed,
 };
 
 static void fail(const char *what, const char *word)
@@ -503,6 +521,8 @@ static void one_case(char *line)
 	r->read_file = (u64)r->cfg.capacity_mib / 4 << 11;
 	r->pos = (u64)r->cfg.capacity_mib / 2 << 20;
 	r->left = r->load.idle_ms ? 0 : (u64)r->load.mib << 20;
+	r->pub.limit_kib = r->load.limit_kib;
+	r->pub.io_kib = r->load.io_kib;
 	if (r->ops->setup)
 		r->ops->setup(&r->pub);
 	for (i = 0; i < r->load.readers; i++)

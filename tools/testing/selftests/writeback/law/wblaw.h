@@ -57,6 +57,8 @@ struct wblaw {
 	u32 reads;
 	u64 last_read;
 	bool held;
+	u32 limit_kib;
+	u32 io_kib;
 	void *priv;
 };
 
@@ -66,6 +68,6 @@ static inline bool wblaw_active(const struct wblaw *s)
 	return s->reads || (s->last_read && s->now < s->last_read + 100 * NSEC_PER_MSEC);
 }
 
-extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;
+extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law, wblaw_fixed;
 
 #endif

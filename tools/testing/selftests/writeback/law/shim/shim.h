@@ -130,4 +130,16 @@ static inline void prandom_seed_state(struct rnd_state *s, u64 seed)
 	s->s4 = i < 128U ? i + 128U : i;
 }
 
+/* The least power of two that is not less than n. */
+static inline unsigned long roundup_pow_of_two(unsigned long n)
+{
+	return n < 2 ? 1 : 1UL << (64 - __builtin_clzl(n - 1));
+}
+
+/* The greatest that is not more. */
+static inline unsigned long rounddown_pow_of_two(unsigned long n)
+{
+	return 1UL << (63 - __builtin_clzl(n));
+}
+
 #endif
