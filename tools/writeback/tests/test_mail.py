@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Sets of patches: what belongs to one, that it applies by itself, and the mails made of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fake_checkout import LINES, Checkout
 
 from wblib import mail
+from wblib.results import Result
+from wblib.suites import Job
 
 COVER = "block: two changes\n\nWhy both.\n\n{}@TABLE metrics=read_p50:us:1\nread-latency disk=fifo\n@END\n"
 
@@ -57,6 +60,24 @@ def test_mails_of_a_set(checkout: Checkout) -> None:
     # The same again, to the byte.
     checkout.wb("series", "mail", "02", "--dry-run", "--no-table", "-v", "3", "--base", str(checkout.linux))
     assert (out / "0001-mm-three.patch").read_text() == only
+
+
+def test_a_table_has_stock_and_patched_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_jobs(jobs: Sequence[Job], _parallel: int, *, lane: str) -> list[Result]:
+        assert lane == "fast"
+        value = {"stock@7.3": 90_000, "patched@7.3": 700}
+        return [Result(j.case, j.kernel, j.axes, j.seed, {"read_p50": {"value": value[j.kernel], "unit": "us"},
+                                                          "drain_s": {"value": 2.5, "unit": "s"}}, {}, "pass", [])
+                for j in jobs]
+
+    monkeypatch.setattr(mail.bench, "run_jobs", run_jobs)
+    text = ("Before.\n@TABLE metrics=read_p50:p50-ms:1000,drain_s:drain,read_max\nan SSD: read-latency disk=fifo\n"
+            "read-latency disk=sata fs=ext4\n@END\nAfter.\n")
+    lines = mail.filled(text, "7.3", measure=True).splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("Before.", "stock -> patched", "After.")
+    assert lines[3].split() == ["p50", "ms", "drain", "read_max"]
+    assert " ".join(lines[5].split()) == "an SSD 90 -> 0.7 2.5 -> 2.5 - -> -"
+    assert " ".join(lines[6].split()).startswith("read-latency disk=sata fs=ext4 90 -> 0.7")
 
 
 def test_nothing_is_sent_and_there_is_no_such_set(checkout: Checkout) -> None:

@@ -91,7 +91,7 @@ def build(variant: str, config: str = "slim", jobs: int = 0) -> Packages:
     products, out = BUILD / "deb" / key[:12], what.tree / f"out-deb-{kind}"
     if kind == "slim" and not out.exists():
         kernel.build(variant, jobs=jobs)
-    with kernel.lock(what.tree):
+    with kernel.lock(out):
         stamp = out / "wb-key"
         if not ((products / "meta.json").exists() and stamp.is_file() and stamp.read_text() == key):
             if kind == "slim":

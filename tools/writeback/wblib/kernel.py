@@ -110,7 +110,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     products = BUILD / "kernels" / key[:12]
     out = what.tree / f"out-{flavour}"
     if not (products / "meta.json").exists():
-        with lock(what.tree):
+        with lock(out):
             if not (products / "meta.json").exists():
                 _compile(what, flavour, wanted, key, jobs)
     try:
@@ -122,9 +122,9 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
     return Kernel(what.variant, key, release, image, config, out, sha256_file(config), what.patchset, flavour)
 
 
-def lock(tree: Path) -> contextlib.AbstractContextManager[None]:
-    """Keep other wb commands from building in the source ``tree``."""
-    return base.lock(f"kernel-{tree.name}")
+def lock(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep other wb commands from building in the object directory ``out``."""
+    return base.lock(f"{out.parent.name}-{out.name}")
 
 
 def _image(flavour: str) -> tuple[str, list[str]]:
@@ -269,7 +269,8 @@ def modules(kernel: Kernel) -> Path:
     dest = BUILD / "selftests" / sha256_text(f"{kernel.key} {selftests_hash()} {RECIPE}")[:12]
     if dest.is_dir():
         return dest
-    with lock(kernel.kdir.parent):
+    # The sources are copied to one place of the tree, for all flavours.
+    with lock(kernel.kdir), base.lock(f"selftests-{kernel.kdir.parent.name}"):
         if dest.is_dir():
             return dest
         _objects(kernel)
@@ -298,7 +299,7 @@ def install_modules(kernel: Kernel) -> Path:
     dest = BUILD / "modules" / kernel.key[:12]
     if dest.is_dir():
         return dest
-    with lock(kernel.kdir.parent):
+    with lock(kernel.kdir):
         if dest.is_dir():
             return dest
         _objects(kernel)

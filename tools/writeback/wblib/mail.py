@@ -3,7 +3,7 @@
 
 A set is the patches of one hundred, 0105 to 0195, and the cover letter DIR/0100-NAME.cover:
 its subject, a blank line and its text.  In the text, "Depends-on: NAME" names a set that has to
-be applied before, and the lines between @TABLE and @END are cells of a table.
+be applied before, and the lines between @TABLE and @END are cells of a table, "LABEL: CASE axis=value ...".
 """
 
 import argparse
@@ -19,7 +19,7 @@ from .errors import WbError
 from .patchqueue import git
 from .paths import BUILD, PATCH_DIRS, ROOT, SELFTESTS
 from .proc import need, run, say
-from .stats import number, summary, table
+from .stats import summary, table
 
 EXAMPLES = """\
 examples:
@@ -153,27 +153,31 @@ def filled(text: str, line: str, *, measure: bool) -> str:
     """``text`` with its tables; a table whose runs are not wanted now is its command."""
     def one(match: re.Match[str]) -> str:
         words = dict(w.split("=", 1) for w in match[1].split())
-        metrics = [m.split(":") for m in words.get("metrics", "read_p50,read_p99_95,drain_s").split(",")]
-        cells = [suites.cell(cell) for cell in match[2].splitlines() if cell.strip()]
+        columns = [_column(text) for text in words.get("metrics", "read_p50,read_p99_95,drain_s").split(",")]
+        lines = [text.rpartition(": ") for text in match[2].splitlines() if text.strip()]
+        cells = [suites.cell(words) for _, _, words in lines]
         kernels = [base.in_line(k, line) for k in ("stock", "patched")]
         if not measure:
             return f"[table of {len(cells)} cells: without --no-table]"
         jobs = [j for j in (suites.in_lane("fast", j) for j in suites.jobs(cells, kernels, [1])) if j]
         found = bench.run_jobs(jobs, bench.check_jobs(None), lane=words.get("lane", "fast"))
         rows = []
-        for title, cell in zip(match[2].splitlines(), cells, strict=True):
+        for (label, _, said), cell in zip(lines, cells, strict=True):
             mine = [r for r in found if r.case == cell.case and _is(r.axes, cell.axes)]
-            row = [re.sub(r"^\S+ ?", "", title) or title]
-            for metric, *scale in metrics:
-                for kernel in kernels:
-                    got = compare.values([r for r in mine if r.kernel == kernel], metric)
-                    row.append(number(summary(got).median / float(scale[1] if scale else 1) if got else None))
+            row = [label or said]
+            for metric, _, divisor in columns:
+                got = [compare.values([r for r in mine if r.kernel == kernel], metric) for kernel in kernels]
+                row.append(" -> ".join(f"{summary(v).median / divisor:.3g}" if v else "-" for v in got))
             rows.append(row)
-        heads = [f"{scale[0] if scale else metric} {kernel}" for metric, *scale in metrics
-                 for kernel in ("stock", "patched")]
-        return table(["", *heads], rows).rstrip("\n")
+        return "stock -> patched\n\n" + table(["", *(heading for _, heading, _ in columns)], rows).rstrip("\n")
 
     return re.sub(r"^@TABLE *(.*)\n((?:.*\n)*?)@END$", one, text, flags=re.M)
+
+
+def _column(text: str) -> tuple[str, str, float]:
+    """Metric, heading and divisor of "METRIC[:HEADING[:DIVISOR]]"."""
+    metric, heading, divisor, *_ = [*text.split(":"), "", ""]
+    return metric, heading.replace("-", " ") or metric, float(divisor or 1)
 
 
 def _is(have: dict[str, str], want: dict[str, str]) -> bool:

@@ -17,8 +17,8 @@ __all__ = ["lint", "patches", "patchset_hash", "register"]
 
 # Debian's; checkpatch's own search asks the first python3 in PATH, which may be another one.
 CODESPELL = "/usr/lib/python3/dist-packages/codespell_lib/data/dictionary.txt"
-# Terms of the block layer that codespell takes for typing errors.
-TERMS = frozenset({"inflight"})
+# What codespell takes for typing errors: a term of the block layer, and one in the title of a commit that is cited.
+TERMS = frozenset({"inflight", "spcae"})
 EXAMPLES = """\
 examples:
   wb series list                the patches in apply order
@@ -117,8 +117,9 @@ def _round_trip(_args: argparse.Namespace) -> int:
 def checkpatch(patch: Path) -> str:
     """checkpatch's report about ``patch``, "" when it is clean."""
     need("codespell", "codespell")
-    # MAINTAINERS has our directories as a whole; there is no history to look ids up in
-    ignore = ["FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID"]
+    # MAINTAINERS has our directories as a whole; there is no history to look ids up in, and what is older than
+    # any id that can be named has to go to stable all the same.
+    ignore = ["FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID", "MISSING_FIXES_TAG"]
     if any(name.startswith("include/trace/") for name in patchqueue.touched(patch)):
         ignore += ["OPEN_ENDED_LINE", "PARENTHESIS_ALIGNMENT"]  # how every TRACE_EVENT is written
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as words:
