@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import base, proc
+from . import base, patchqueue, proc
 from .errors import WbError
-from .paths import BUILD, ROOT, SELFTESTS
+from .paths import BUILD, SELFTESTS
 from .stats import table
 from .suites import seeds
 
@@ -218,7 +218,7 @@ def series_law(out: Path) -> Path:
     place = out / "series"
     base.remove(place)
     place.mkdir(parents=True)
-    patches = sorted((ROOT / "block").glob("*.patch"))
+    patches = [p for p in patchqueue.patches(line=base.LTS) if any("blk-wbt-law" in n for n in patchqueue.touched(p))]
     # Not the repository around build/: there git would leave out every file that is not below it.
     proc.run(["git", "apply", "--include=block/blk-wbt-law.[ch]", *patches], cwd=place,
              env={"GIT_CEILING_DIRECTORIES": str(out)}, what="taking the law from block/")

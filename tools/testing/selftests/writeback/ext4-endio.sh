@@ -271,9 +271,10 @@ function run_page() {
 
 # run_quota(options) - three results
 function run_quota() {
-	local i file=$MNT/theirs/file log=$WB_OUT/quota_${1//,/_} first written there
+	local i file log=$WB_OUT/quota_${1//,/_} first written there
 	# Another -E would replace that of ext4_format.
 	fresh "$1,usrquota" -O quota || die "no file system"
+	file=$MNT/theirs/file
 	mkdir -m 777 "$MNT/theirs"
 	quota "limit -u bsoft=0 bhard=${QUOTA_MIB}m $QUOTA_UID" || die "cannot set a quota"
 	AS=(setpriv --reuid "$QUOTA_UID" --clear-groups)
@@ -321,7 +322,12 @@ function part_ioerror() {
 }
 
 function part_remount() {
-	run_remount
+	if ext4_ends_delalloc; then
+		run_remount
+	else
+		ktap_test_skip "remount: st_blocks: a remount does not end delalloc here"
+		ktap_test_skip "remount: e2fsck: a remount does not end delalloc here"
+	fi
 }
 
 function part_switch() {

@@ -79,6 +79,27 @@ function ext4_need() {
 	disk_teardown
 }
 
+# ext4_need_dioread_nolock() - skip the case if this kernel's ext4 ignores dioread_nolock
+# with nodelalloc: it is in force by default then, for nothing
+function ext4_need_dioread_nolock() {
+	disk_raw fifo capacity_mib=64
+	ext4_new nodelalloc
+	grep -qx nodioread_nolock "/proc/fs/ext4/$DISK_NAME/options" ||
+		skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
+	disk_teardown
+}
+
+# ext4_ends_delalloc() - does a remount end delayed allocation? Newer kernels refuse that
+function ext4_ends_delalloc() {
+	local refused=0
+	disk_raw fifo capacity_mib=64
+	ext4_new delalloc
+	mount -o remount,nodelalloc "$MNT" 2> /dev/null || refused=1
+	umount_fs "$MNT"
+	disk_teardown
+	return $refused
+}
+
 # ext4_end() - unmount, and the end of the case if e2fsck finds anything
 function ext4_end() {
 	umount_fs "$MNT"

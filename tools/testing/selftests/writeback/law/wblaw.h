@@ -62,10 +62,10 @@ struct wblaw {
 	void *priv;
 };
 
-/* Readers count for 100 ms after a read. */
+/* Readers count for 300 ms after a read. */
 static inline bool wblaw_active(const struct wblaw *s)
 {
-	return s->reads || (s->last_read && s->now < s->last_read + 100 * NSEC_PER_MSEC);
+	return s->reads || (s->last_read && s->now < s->last_read + 300 * NSEC_PER_MSEC);
 }
 
 extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law, wblaw_fixed;
