@@ -21,7 +21,7 @@ readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 readonly WINDOWS_MIN=4
 # The control must exceed the bound by this factor.
 readonly CONTROL_FACTOR=2
-readonly LEAVE_MS=300
+readonly LEAVE_MS=500
 # A write that waits for a request when the first read comes goes as it is: on this
 # disk, one of 1 MiB behind what is there takes 7 ms, and sets out when as much is done.
 readonly OBEY_MS=20
