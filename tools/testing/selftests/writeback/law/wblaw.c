@@ -261,9 +261,9 @@ static void sample(u64 **list, u32 *n, u32 *room, u64 value)
 	(*list)[(*n)++] = value;
 }
 
-static void flush(struct run *r, enum kind kind, u64 due)
+static void flush(struct run *r, enum kind what, u64 due)
 {
-	struct io *io = new_io(r, kind, 0, 0);
+	struct io *io = new_io(r, what, 0, 0);
 
 	io->due = due;
 	send(r, io);

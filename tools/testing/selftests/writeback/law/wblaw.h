@@ -68,6 +68,7 @@ static inline bool wblaw_active(const struct wblaw *s)
 	return s->reads || (s->last_read && s->now < s->last_read + 300 * NSEC_PER_MSEC);
 }
 
-extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law, wblaw_fixed;
+extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;
+extern const struct wblaw_ops wblaw_fixed;
 
 #endif
