@@ -26,13 +26,13 @@ EVIDENCE = {
         "wb run read-latency --lane fast --reader open --disk sata --policy requests --sched mq-deadline (and none)",
         "block.md", ("121", "68.7", "2.187", "2.197")),
     "sched_patched": Evidence(
-        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.74 ms under mq-deadline, and 1.75 under none",
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.86 ms under mq-deadline, and 1.86 under none",
         "wb run read-latency --lane fast --reader open --disk sata --sched mq-deadline (and none)", "block.md",
-        ("1.74", "1.75")),
+        ("1.86",)),
     "bytes": Evidence(
-        "modelled SATA SSD: read p99.95 68.7 -> 1.75 ms, drain 2.197 -> 2.094 s",
+        "modelled SATA SSD: read p99.95 68.7 -> 1.86 ms, drain 2.197 -> 2.094 s",
         "wb run read-latency --lane fast --reader open --disk sata (and --policy requests)", "block.md",
-        ("68.7", "1.75", "2.197", "2.094")),
+        ("68.7", "1.86", "2.197", "2.094")),
     "bytes_fsync": Evidence(
         "4-KiB append + fsync beside readers and dd: p99.95 of the reads 80.8 -> 2.35 ms",
         "wb run read-latency --lane fast --reader open --disk fifo --probe fsync (and --policy requests)", "block.md",
