@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from wblib.patchqueue import clean_env
+from wblib.kernel.patchqueue import clean_env
 
 # A hook's or a user's git settings are not those of the tests' own repositories.
 clean = clean_env()

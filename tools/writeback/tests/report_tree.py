@@ -5,8 +5,9 @@ import json
 import math
 from pathlib import Path
 
-from wblib import axes, published, results
-from wblib.suites import cell
+from wblib.catalog import axes
+from wblib.catalog.suites import cell
+from wblib.results import published, store
 
 IMAGE = {"stock": "1111aaaa" + "0" * 56, "patched": "2222bbbb" + "0" * 56}
 READ_MS = {"idle": 0.12, "direct": 2.6, "buffered": 30.0}
@@ -20,7 +21,7 @@ def place(root: Path, words: str, kernel: str, seed: int, metrics: dict[str, Val
     image = image or IMAGE[kernel]
     where = root / f"{kernel}-{image[:8]}" / one.case / axes.slug(one.case, one.axes) / f"seed-{seed}"
     about = {"release": "6.12.117", "lane": "exact", "image_hash": image, "git_rev": "abc1234", **meta}
-    results.write(results.Result(one.case, kernel, one.axes, seed,
+    store.write(store.Result(one.case, kernel, one.axes, seed,
                                  {n: {"value": v, "unit": u} for n, (v, u) in metrics.items()}, about, status,
                                  [{"name": "it ran", "result": "pass" if status == "pass" else "fail"}]),
                   where / "result.json")

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from wblib import axes
-from wblib.errors import WbError
+from wblib.catalog import axes
+from wbtop.errors import WbError
 
 
 def test_defaults_are_allowed_values() -> None:

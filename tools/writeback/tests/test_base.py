@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout, linux
 
-from wblib import base
-from wblib.errors import WbError
-from wblib.paths import TOOLS
+from wblib.base.paths import TOOLS
+from wblib.kernel import upstream
+from wbtop.errors import WbError
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A build directory of its own for the module under test."""
     top = tmp_path / "build"
     for name, value in (("BUILD", top), ("SRC", top / "src")):
-        monkeypatch.setattr(base, name, value)
-    base._locate.cache_clear()
+        monkeypatch.setattr(upstream, name, value)
+    upstream._locate.cache_clear()
     return top
 
 
@@ -33,91 +33,91 @@ def tarball(tree: Path) -> Path:
 
 
 def test_pins_are_complete() -> None:
-    for line in base.LINES:
-        assert len(base.pins(line)["SHA256"]) == 64
-        assert base.pins(line)["PACKAGE"].endswith(line)
+    for line in upstream.LINES:
+        assert len(upstream.pins(line)["SHA256"]) == 64
+        assert upstream.pins(line)["PACKAGE"].endswith(line)
 
 
 def test_tarball_is_extracted_once(build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    origin = base.locate(str(tarball(linux(tmp_path / "linux-source-6.12"))))
+    origin = upstream.locate(str(tarball(linux(tmp_path / "linux-source-6.12"))))
     assert "is not the tested" in capsys.readouterr().err
     assert not origin.pinned
-    stock = base.stock(origin)
+    stock = upstream.stock(origin)
     assert (stock / "mm/page-writeback.c").read_text() == LINES
-    assert json.loads((stock / base.STAMP).read_text())["version"] == "6.12.117"
+    assert json.loads((stock / upstream.STAMP).read_text())["version"] == "6.12.117"
     (stock / "mm/page-writeback.c").write_text("still the same tree")
-    assert base.stock(origin) == stock
+    assert upstream.stock(origin) == stock
     assert (stock / "mm/page-writeback.c").read_text() == "still the same tree"
 
 
 def test_tree_is_copied_without_git(build: Path, tmp_path: Path) -> None:
     tree = linux(tmp_path / "linux")
     (tree / ".git").mkdir()
-    stock = base.stock(base.locate(str(tree)))
+    stock = upstream.stock(upstream.locate(str(tree)))
     assert (stock / "lib/blob.o").exists()
     assert not (stock / ".git").exists()
 
 
 def test_another_base_replaces_the_tree(build: Path, tmp_path: Path) -> None:
-    base.stock(base.locate(str(linux(tmp_path / "one"))))
+    upstream.stock(upstream.locate(str(linux(tmp_path / "one"))))
     other = linux(tmp_path / "two")
     (other / "lib/other.c").write_text("other\n")
-    stock = base.stock(base.locate(str(other)))
+    stock = upstream.stock(upstream.locate(str(other)))
     assert (stock / "lib/other.c").read_text() == "other\n"
     assert sorted(p.name for p in stock.parent.iterdir()) == ["stock"]
 
 
 def test_changed_tree_is_another_base(build: Path, tmp_path: Path) -> None:
     tree = linux(tmp_path / "linux")
-    before = base.locate(str(tree)).ident
+    before = upstream.locate(str(tree)).ident
     (tree / "lib/other.c").write_text("other\n")
-    base._locate.cache_clear()
-    assert base.locate(str(tree)).ident != before
+    upstream._locate.cache_clear()
+    assert upstream.locate(str(tree)).ident != before
 
 
 def test_wrong_version_leaves_nothing(build: Path, tmp_path: Path) -> None:
     with pytest.raises(WbError, match=r"is Linux 6\.11\.117, the series is for 6\.12\.y and 7\.3\.y"):
-        base.locate(str(linux(tmp_path / "linux", "6.11")))
+        upstream.locate(str(linux(tmp_path / "linux", "6.11")))
     with pytest.raises(WbError, match=r"is Linux 6\.11\.117"):
-        base.locate(str(tarball(tmp_path / "linux")))
+        upstream.locate(str(tarball(tmp_path / "linux")))
     assert not (build / "src").exists()
 
 
 def test_not_a_kernel(build: Path, tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n")
     with pytest.raises(WbError, match="not a Linux source tree"):
-        base.locate(str(tmp_path))
+        upstream.locate(str(tmp_path))
     with pytest.raises(WbError, match="no such file or directory"):
-        base.locate(str(tmp_path / "absent"))
+        upstream.locate(str(tmp_path / "absent"))
 
 
 def test_built_tree_is_refused(build: Path, tmp_path: Path) -> None:
     tree = linux(tmp_path / "linux")
     (tree / ".config").write_text("")
     with pytest.raises(WbError, match="make mrproper"):
-        base.locate(str(tree))
+        upstream.locate(str(tree))
 
 
 def test_truncated_tarball_leaves_nothing(build: Path, tmp_path: Path) -> None:
     path = tarball(linux(tmp_path / "linux"))
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(WbError, match=r"extracting linux\.tar\.xz failed"):
-        base.stock(base.locate(str(path)))
+        upstream.stock(upstream.locate(str(path)))
     assert list((build / "src").iterdir()) == []
 
 
 def test_no_space_is_said_before_work(build: Path, tmp_path: Path) -> None:
     with pytest.raises(WbError, match=r"needs 1e\+09 GiB in .* are free: free some, or set WB_BUILD"):
-        base.need_space(build / "not/yet/there", 1e9, "the kernel source")
+        upstream.need_space(build / "not/yet/there", 1e9, "the kernel source")
 
 
 @pytest.mark.parametrize("extracted", [False, True])
 def test_fetch_copies_only_what_exists(build: Path, tmp_path: Path, extracted: bool) -> None:
-    origin = base.locate(str(tarball(linux(tmp_path / "linux"))))
+    origin = upstream.locate(str(tarball(linux(tmp_path / "linux"))))
     if extracted:
-        base.stock(origin)
+        upstream.stock(origin)
     out = tmp_path / "out"
-    base.fetch(origin, ["block/blk-wbt.c", "block/not-there.c"], out)
+    upstream.fetch(origin, ["block/blk-wbt.c", "block/not-there.c"], out)
     assert [str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()] == ["block/blk-wbt.c"]
 
 
@@ -143,7 +143,7 @@ def test_without_package_lists_a_dry_run_says_what_would_be_done(tmp_path: Path)
     done = subprocess.run(["bash", script, "--dry-run"], env=env | {"PATH": f"{tmp_path}:{env['PATH']}"},
                           capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    package = base.pins()["PACKAGE"]
-    assert f"{package} is not in the package lists here; after the update: {base.pins()['VERSION']}" in done.stdout
+    package = upstream.pins()["PACKAGE"]
+    assert f"{package} is not in the package lists here; after the update: {upstream.pins()['VERSION']}" in done.stdout
     assert re.search(rf"^\+ .*apt-get install .* {package} ", done.stdout, re.MULTILINE)
     assert not (tmp_path / "build").exists()

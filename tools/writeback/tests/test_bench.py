@@ -9,22 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, bench, results, runcmd, suites
-from wblib.errors import WbError
-from wblib.suites import SUITES, Job
+from wblib.catalog import axes, suites
+from wblib.catalog.suites import SUITES, Job
+from wblib.results import store
+from wblib.run import bench, command
+from wbtop.errors import WbError
 
 
-def invent(job: Job) -> results.Result:
+def invent(job: Job) -> store.Result:
     """A result that depends on the job only; patched kernels have a tenth of the latency."""
     factor = 0.1 if job.kernel == "patched" else 1.0
-    metrics: results.Metrics = {}
+    metrics: store.Metrics = {}
     if job.case == "read-latency":
         metrics = {
             "read_p50": {"value": 110 + job.seed, "unit": "us"},
             "read_p99_95": {"value": 31900 * factor + job.seed, "unit": "us"},
             "write_mbps": {"value": 504.2, "unit": "MB/s"},
         }
-    return results.Result(job.case, job.kernel, job.axes, job.seed, metrics, {"lane": "exact"}, "pass", [])
+    return store.Result(job.case, job.kernel, job.axes, job.seed, metrics, {"lane": "exact"}, "pass", [])
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     done: list[Job] = []
 
     def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str = "exact", force: bool = False, cpu: str = "max",
-                 timeout_s: float = 0.0) -> list[results.Result]:
+                 timeout_s: float = 0.0) -> list[store.Result]:
         assert parallel >= 1
         done.extend(jobs)
         found = [invent(j) for j in jobs]
@@ -86,7 +88,7 @@ def test_two_kernels_give_the_ab_table(runner: list[Job], capsys: pytest.Capture
 def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.json"
     assert call("smoke", "--json", str(path)) == 0
-    assert [r.case for r in results.load_all(path)] == [c.case for c in SUITES["smoke"].cells]
+    assert [r.case for r in store.load_all(path)] == [c.case for c in SUITES["smoke"].cells]
     capsys.readouterr()
     assert call("smoke", "--json", "-") == 0
     captured = capsys.readouterr()
@@ -95,7 +97,7 @@ def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_failed_run_fails_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_jobs(jobs: Sequence[Job], parallel: int, **_: object) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, **_: object) -> list[store.Result]:
         found = [invent(j) for j in jobs]
         found[0].status = "error"
         return found
@@ -106,7 +108,7 @@ def test_a_failed_run_fails_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_other_cases_get_all_their_metrics(runner: list[Job]) -> None:
-    runs = [results.Result("ext4-nodelalloc", "stock", {"disk": "fifo"}, s,
+    runs = [store.Result("ext4-nodelalloc", "stock", {"disk": "fifo"}, s,
                            {"extents_delalloc": {"value": s, "unit": "count"}}, {}, "pass", []) for s in (1, 2, 3)]
     text = bench.render(runs)
     assert text.splitlines()[-1].split() == ["extents_delalloc", "count", "2", "1", "3"]
@@ -143,7 +145,7 @@ def test_bad_input(runner: list[Job], argv: list[str], words: str) -> None:
 def test_timeout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     given: list[object] = []
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, timeout_s: float, **_: object) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, timeout_s: float, **_: object) -> list[store.Result]:
         given.append(timeout_s)
         return [invent(j) for j in jobs]
 
@@ -179,7 +181,7 @@ def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixt
     assert call("block", "--kernel", "stock", "patched", "--seeds", "1", "--cpu", "max,erms=off", "--list-cells") == 0
     assert runner == []
     top = argparse.ArgumentParser()
-    runcmd.register(top.add_subparsers())
+    command.register(top.add_subparsers())
     found = []
     for words in map(shlex.split, capsys.readouterr().out.splitlines()):
         args = top.parse_args(words[1:])

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from wblib import boot, bootdisk, paths
+from wblib.base import paths
+from wblib.ship import boot, bootdisk
 
 FIRST = "BdsDxe: starting Boot0001\nTAP version 13\n1..3\nok 1 it runs\n{second}ok 2 kselftest x\n"
 

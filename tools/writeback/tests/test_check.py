@@ -9,16 +9,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from wblib import axes as ax
-from wblib import base, check, qemu, runner, stress, suites
-from wblib.errors import WbError
-from wblib.suites import Job
+from wblib.catalog import axes as ax
+from wblib.catalog import suites
+from wblib.catalog.suites import Job
+from wblib.check import stress, tiers
+from wblib.guest import qemu
+from wblib.kernel import upstream
+from wblib.run import runner
+from wbtop.errors import WbError
 
 
 def test_lint_without_a_repository_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
     with pytest.raises(WbError, match=r"^git ls-files in .*: fatal: not a git repository[^\n]*$"):
-        list(check.lint(1))
+        list(tiers.lint(1))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
@@ -27,8 +31,8 @@ def test_lint_reads_a_repository_of_another_user(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "a.sh").touch()
     for path in (tmp_path, tmp_path / ".git"):
         os.chown(path, 12345, 12345)
-    monkeypatch.setattr(check, "ROOT", tmp_path)
-    assert check._tracked() == ["a.sh"]
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    assert tiers._tracked() == ["a.sh"]
 
 
 def test_what_is_left_to_wb_stress_is_what_it_runs(
@@ -43,9 +47,9 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
         lanes.setdefault(options.lane, set()).update(j.case for j in jobs)
         return []
 
-    monkeypatch.setattr(check, "variants", lambda: ["stock", "patched"])
+    monkeypatch.setattr(tiers, "variants", lambda: ["stock", "patched"])
     monkeypatch.setattr(runner, "run_many", run_many)
-    assert list(check.cases(1)) == []
+    assert list(tiers.cases(1)) == []
     said = {}
     for line in capsys.readouterr().out.splitlines():
         head, _, rest = line.strip().partition(": ")
@@ -59,7 +63,7 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
     possible = {j.case for j in suites.jobs(suites.suite("cases").cells, ["stock"], [1])}
     assert {j.case for j in ran if j.kernel == "stock"} | set().union(*said.values()) == possible
     # Each case is in a lane that can judge it, and only the few that are to agree are in both.
-    assert lanes["fast"] & lanes["exact"] == set(check.BOTH)
+    assert lanes["fast"] & lanes["exact"] == set(tiers.BOTH)
     assert {name for name in ax.CASES if ax.case(name).not_fast} <= lanes["exact"]
 
 
@@ -76,12 +80,12 @@ def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
         value = seed if depends else 1
         return qemu.Outcome(0, f"TAP version 13\n1..1\n# read_p99: {value} us\nok 1 works\n", 1.0)
 
-    monkeypatch.setattr(check, "BUILD", tmp_path)
+    monkeypatch.setattr(tiers, "BUILD", tmp_path)
     (tmp_path / "cpio").write_bytes(b"a" * 9000 + bytes(tmp_path if named else Path("src")) + b"/wbdisk.c\0")
     monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio"))
     monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
     monkeypatch.setattr(qemu, "run", run)
-    path, *verdicts = check.determinism(1)
+    path, *verdicts = tiers.determinism(1)
     assert bool(path.problem) == named
     assert [v.name.rpartition(" ")[2] for v in verdicts] == ["(exact)"] * 2 + ["(fast)"] * 2
     assert all(bool(same.problem) != repeats for same in verdicts[::2])
@@ -92,8 +96,8 @@ def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
                                                     (0, 0, False)])
 def test_functional_reads_are_slower_at_one_of_the_tails(p99: float, p90: float, slower: bool) -> None:
     idle = {"read_p99": 1000.0, "read_p90": 100.0}
-    assert check.slower(idle, {"read_p99": p99, "read_p90": p90}) is slower
-    assert not check.slower(dict.fromkeys(idle, 0.0), {"read_p99": p99, "read_p90": p90})
+    assert tiers.slower(idle, {"read_p99": p99, "read_p90": p90}) is slower
+    assert not tiers.slower(dict.fromkeys(idle, 0.0), {"read_p99": p99, "read_p90": p90})
 
 
 def test_mainline_runs_its_rows_or_says_why_not(
@@ -107,18 +111,18 @@ def test_mainline_runs_its_rows_or_says_why_not(
         return []
 
     def gone(line: str) -> None:
-        raise base.NoBase(f"no linux-source-{line}: do this")
+        raise upstream.NoBase(f"no linux-source-{line}: do this")
 
     monkeypatch.setenv("BASE", "")
     monkeypatch.setattr(runner, "run_many", run_many)
-    monkeypatch.setattr(base, "of_line", lambda _line: None)
-    assert list(check.mainline(1)) == []
+    monkeypatch.setattr(upstream, "of_line", lambda _line: None)
+    assert list(tiers.mainline(1)) == []
     assert {j.kernel for j in ran} == {"stock@7.3", "patched@7.3"}
-    assert {j.case for j in ran if j.kernel == "patched@7.3"} == {words.split()[0] for words in check.MAINLINE}
+    assert {j.case for j in ran if j.kernel == "patched@7.3"} == {words.split()[0] for words in tiers.MAINLINE}
     ran.clear()
-    monkeypatch.setattr(base, "of_line", gone)
-    assert list(check.mainline(1)) == []
+    monkeypatch.setattr(upstream, "of_line", gone)
+    assert list(tiers.mainline(1)) == []
     assert "SKIPPED: no linux-source-7.3: do this" in capsys.readouterr().out
     monkeypatch.setenv("BASE", "7.3")
-    assert list(check.mainline(1)) == []
+    assert list(tiers.mainline(1)) == []
     assert not ran

@@ -9,24 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, compare, identity, results
-from wblib.errors import WbError
-from wblib.paths import ROOT, SELFTESTS
+from wblib.base.paths import ROOT, SELFTESTS
+from wblib.catalog import axes
+from wblib.results import compare, identity, store
+from wbtop.errors import WbError
 
 AXES = axes.validate("read-latency", {"disk": "fifo"})
 UNITS = {"read_p99_95": "us", "write_mbps": "MB/s", "thresh_1_2": "bytes"}
 
 
 def make(seed: int, kernel: str = "stock", given: dict[str, str] | None = None, status: str = "pass",
-         lane: str = "exact", key: str = "aaaaaaaa", **metrics: float) -> results.Result:
-    return results.Result(
+         lane: str = "exact", key: str = "aaaaaaaa", **metrics: float) -> store.Result:
+    return store.Result(
         "read-latency", kernel, AXES | (given or {}), seed,
         {n: {"value": v, "unit": UNITS.get(n, "us")} for n, v in metrics.items()},
         {"lane": lane, "image_hash": key}, status, [],
     )
 
 
-def rows(a: list[results.Result], b: list[results.Result]) -> dict[str, compare.Row]:
+def rows(a: list[store.Result], b: list[store.Result]) -> dict[str, compare.Row]:
     (only,), _ = compare.compare_all(a, b)
     return {r.metric: r for r in only.rows}
 
@@ -43,7 +44,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for kernel, key, base in (("stock", "aaaaaaaa", 60.0), ("patched", "bbbbbbbb", 2.0)):
         for seed in (1, 2, 3):
             result = make(seed, kernel, key=key, read_p99_95=base + seed, write_mbps=500 + seed)
-            results.write(result, tmp_path / f"{kernel}-{key}" / "read-latency" / "x" / f"seed-{seed}" / "result.json")
+            store.write(result, tmp_path / f"{kernel}-{key}" / "read-latency" / "x" / f"seed-{seed}" / "result.json")
     return tmp_path
 
 
@@ -159,7 +160,7 @@ def test_more_than_nothing_is_a_regression_of_any_percentage() -> None:
 
 def test_the_latest_build_is_taken(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tree / "stock-cccccccc" / "result.json"
-    results.write(make(1, key="cccccccc", read_max=1), path)
+    store.write(make(1, key="cccccccc", read_max=1), path)
     os.utime(path, (2e9, 2e9))
     assert compare.find("stock")[0] == "stock-cccccccc"
     assert "latest of 2 builds" in capsys.readouterr().err
@@ -170,7 +171,7 @@ def test_a_debug_kernel_is_not_the_latest_beside_a_slim_one(tree: Path) -> None:
     path = tree / "stock-dddddddd" / "result.json"
     debug = make(1, key="dddddddd", read_max=1)
     debug.meta["flavour"] = "debug"
-    results.write(debug, path)
+    store.write(debug, path)
     os.utime(path, (2e9, 2e9))
     assert compare.find("stock")[0] == "stock-aaaaaaaa"
     assert compare.find("stock-dddddddd")[0] == "stock-dddddddd"
@@ -273,7 +274,7 @@ def machine(place: Path, seeds: range, kernel: str = "stock", **given: object) -
     for seed in seeds:
         result = make(seed, kernel, key="cccccccc", read_p99_95=50.0 + seed)
         result.meta.update({"initrd_hash": "ee", "qemu": "7.2"} | given)
-        results.write(result, place / kernel / f"seed-{seed}" / "result.json")
+        store.write(result, place / kernel / f"seed-{seed}" / "result.json")
     return place
 
 
@@ -286,9 +287,9 @@ def test_seeds_of_several_machines_are_one_set(tmp_path: Path) -> None:
 def test_machines_that_disagree_are_said_and_left_out(tmp_path: Path) -> None:
     machine(tmp_path / "a", range(1, 3))
     other = machine(tmp_path / "b", range(2, 4))
-    result = results.load(other / "stock" / "seed-2" / "result.json")
+    result = store.load(other / "stock" / "seed-2" / "result.json")
     result.metrics["read_p99_95"]["value"] = 1.0
-    results.write(result, other / "stock" / "seed-2" / "result.json")
+    store.write(result, other / "stock" / "seed-2" / "result.json")
     _, found, notes = compare.find_in([str(tmp_path / "a"), str(other)], "stock")
     assert [r.seed for r in found] == [1, 3]
     assert len(notes) == 1

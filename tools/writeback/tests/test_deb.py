@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from wblib import deb, dkms
-from wblib.errors import WbError
+from wblib.ship import deb, dkms
+from wbtop.errors import WbError
 
 
 def test_slim_is_the_measured_kernel_and_what_a_disk_needs() -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, bench, demo, patchqueue, published, results
-from wblib.errors import WbError
-from wblib.suites import Job
+from wblib.catalog import axes
+from wblib.catalog.suites import Job
+from wblib.kernel import patchqueue
+from wblib.results import published, store
+from wblib.run import bench, demo
+from wbtop.errors import WbError
 
 READ = {"idle": 0.13, "direct": 3.2, "buffered": 32.0}
 
@@ -34,13 +37,13 @@ def metrics_of(job: Job) -> dict[str, tuple[float, str]]:
         ("mean_request_kib", 1024, "KiB"), ("extents", 5, "count"))}
 
 
-def invent(job: Job, where: Path) -> results.Result:
+def invent(job: Job, where: Path) -> store.Result:
     place = where / job.kernel / axes.slug(job.case, job.axes) / str(job.seed)
     if job.case == "read-latency":
         (place / "data").mkdir(parents=True, exist_ok=True)
         bins = {"100000": 1000, str(int(READ[job.axes["writer"]] * 1e6)): 2}
         (place / "data" / "fio.json").write_text(json.dumps({"jobs": [{"read": {"clat_ns": {"bins": bins}}}]}))
-    return results.Result(
+    return store.Result(
         job.case, job.kernel, job.axes, job.seed,
         {n: {"value": v, "unit": u} for n, (v, u) in metrics_of(job).items()}, {"dir": str(place)}, "pass", [],
     )
@@ -48,7 +51,7 @@ def invent(job: Job, where: Path) -> results.Result:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[store.Result]:
         found = [invent(j, tmp_path / "runs") for j in jobs]
         for r in found:
             r.meta["lane"] = lane
@@ -76,7 +79,7 @@ def test_leaves_json_tables_and_picture(rig: Path, capsys: pytest.CaptureFixture
     assert tables in capsys.readouterr().out
     assert (out / demo.PNG).read_bytes()[:4] == b"\x89PNG"
     assert len(list(out.glob("*.json"))) == 7
-    assert all(results.load(p).kernel == "stock" for p in out.glob("*.json"))
+    assert all(store.load(p).kernel == "stock" for p in out.glob("*.json"))
     assert [t for t in ("1. ", "2. ", "3. ", "4. ") if f"\n{t}" in f"\n{tables}"] == ["1. ", "2. ", "3. ", "4. "]
     assert max(map(len, tables.splitlines())) <= 80
     first = {p.name: p.read_bytes() for p in out.iterdir()}
@@ -91,7 +94,7 @@ def test_fast_lane_leaves_out_what_measures_memory(rig: Path, capsys: pytest.Cap
     assert "dirty-ratio-dd: left out of the fast lane" in said.err
     assert "Speed that dd reports" not in said.out
     assert not (rig / "demo").exists()
-    found = [results.load(p) for p in (rig / "demo-fast").glob("*.json")]
+    found = [store.load(p) for p in (rig / "demo-fast").glob("*.json")]
     assert len(found) == 6
     assert {r.axes["reader"] for r in found if r.case == "read-latency"} == {"open"}
 
@@ -126,7 +129,7 @@ def test_a_run_that_died_leaves_dashes_and_fails(
 ) -> None:
     pytest.importorskip("matplotlib")
 
-    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], parallel: int, *, lane: str) -> list[store.Result]:
         found = [invent(j, rig / "runs") for j in jobs]
         for r in found:
             if r.case == "ext4-nodelalloc":
@@ -149,8 +152,8 @@ def test_bad_input(rig: Path, argv: list[str]) -> None:
     assert not (rig / "demo").exists()
 
 
-def all_results(where: Path) -> list[results.Result]:
-    from wblib.suites import jobs, suite
+def all_results(where: Path) -> list[store.Result]:
+    from wblib.catalog.suites import jobs, suite
     return [invent(j, where) for j in jobs(suite("demo").cells, ["stock"], [1])]
 
 
@@ -172,7 +175,7 @@ def test_dirty_tables(tmp_path: Path) -> None:
 def test_medians_over_seeds(tmp_path: Path) -> None:
     found = all_results(tmp_path) * 3
     for i, r in enumerate(x for x in found if x.case == "ext4-nodelalloc"):
-        found[found.index(r)] = results.Result(r.case, r.kernel, r.axes, i, {
+        found[found.index(r)] = store.Result(r.case, r.kernel, r.axes, i, {
             "write_mbps_delalloc": {"value": [300, 100, 310][i], "unit": "MB/s"}}, {}, "pass", [])
     rows = published.ext4(found, ["stock"]).rows
     assert next(r for r in rows if r[1] == "dd, MB/s")[3] == "300"

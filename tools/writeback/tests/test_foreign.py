@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from wblib import foreign, kconfig
-from wblib import foreign_guest as guests
-from wblib import foreign_suite as suites
-from wblib.errors import WbError
+from wblib.check import foreign
+from wblib.check import foreign_guest as guests
+from wblib.check import foreign_suite as suites
+from wblib.kernel import kconfig
+from wbtop.errors import WbError
 
 FSTESTS, BLKTESTS = suites.SUITES["fstests"], suites.SUITES["blktests"]
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from wblib import cli, kernel, results
-from wblib.errors import WbError
-from wblib.proc import sha256_text
+from wblib import cli
+from wblib.base.proc import sha256_text
+from wblib.kernel import build as kernels
+from wblib.results import store
 from wbtop import tune
+from wbtop.errors import WbError
 
 ROUNDS = 150
 # No "\0": a command line cannot hold one.
@@ -41,7 +43,7 @@ COMMANDS = (
     ["stress", "--flavour"], ["stress", "--case"], ["stress", "--seeds"], ["lab"], ["lab", "pack", "x"],
     ["lab", "kcidb", "-o", "y"],
 )
-GOOD = results.Result(
+GOOD = store.Result(
     "read-latency", "stock", {"disk": "fifo", "fs": "xfs", "sched": "none", "wbt": "default", "writer": "idle"}, 1,
     {"read_p50": {"value": 110.5, "unit": "us"}, "dd_mbps": {"value": 500, "unit": "MB/s"}},
     {"release": "6.12.1", "dir": "x", "wall_s": 1.5}, "pass", [{"name": "readers ran", "result": "pass"}])
@@ -73,11 +75,10 @@ def idle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Whatever gets so far that a guest or a build would start has accepted its input."""
     def accepted(*_args: object, **_kw: object) -> None:
         raise KeyboardInterrupt
-    for target in ("wblib.runner.run_many", "wblib.runner.prepare", "wblib.kernel.build", "wblib.series.lint",
-                   "wblib.local.run_local", "wblib.sources.prepare", "wblib.patchqueue.export", "os.execv"):
-        module, name = target.rsplit(".", 1)
-        if hasattr(__import__(module, fromlist=[name]), name):
-            monkeypatch.setattr(target, accepted)
+    for target in ("wblib.run.runner.run_many", "wblib.run.runner.prepare", "wblib.kernel.build.build",
+                   "wblib.series.command.lint", "wblib.run.local.run_here", "wblib.kernel.sources.prepare",
+                   "wblib.series.worktree.export", "os.execv"):
+        monkeypatch.setattr(target, accepted)
     monkeypatch.chdir(tmp_path)
     cli.parser()  # loads all commands
     for module in [m for n, m in sys.modules.items() if n.startswith("wblib.") and hasattr(m, "RESULTS")]:
@@ -123,7 +124,7 @@ def test_result_files(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     if command != "compare":
         pytest.importorskip("matplotlib")
     good = tmp_path / "good" / "seed-1" / "result.json"
-    results.write(GOOD, good)
+    store.write(GOOD, good)
     rng, bad = random.Random(command), 0
     for i in range(ROUNDS if command == "compare" else ROUNDS // 5):
         path = tmp_path / f"r{i}" / "seed-1" / "result.json"
@@ -156,15 +157,15 @@ def test_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"release"', "[" * 5000, "\0"])
 def test_kernel_products(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(kernel, "BUILD", tmp_path)
-    monkeypatch.setattr(kernel, "compiler", lambda: "gcc")
+    monkeypatch.setattr(kernels, "BUILD", tmp_path)
+    monkeypatch.setattr(kernels, "compiler", lambda: "gcc")
     what = SimpleNamespace(variant="stock", base=SimpleNamespace(ident="b", line="6.12"), content="", series=False,
                            tree=tmp_path, patchset=None)
-    monkeypatch.setattr("wblib.sources.describe", lambda _variant: what)
-    wanted = kernel.kconfig.fragments("slim")
-    key = sha256_text("\n".join(["b", "", wanted, "gcc", str(kernel.RECIPE)]))
+    monkeypatch.setattr("wblib.kernel.sources.describe", lambda _variant: what)
+    wanted = kernels.kconfig.fragments("slim")
+    key = sha256_text("\n".join(["b", "", wanted, "gcc", str(kernels.RECIPE)]))
     meta = tmp_path / "kernels" / key[:12] / "meta.json"
     meta.parent.mkdir(parents=True)
     meta.write_text(text)
     with pytest.raises(WbError, match="is damaged"):
-        kernel.build("stock")
+        kernels.build("stock")

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from wblib import base, guest
+from wblib.guest import initramfs
+from wblib.kernel import upstream
 
 
 @pytest.fixture(name="tree")
 def _tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A small installed kselftest tree; the guest's programs are one file, build/ is empty."""
-    for module in (base, guest):
+    for module in (upstream, initramfs):
         monkeypatch.setattr(module, "BUILD", tmp_path / "build")
     program = tmp_path / "bash"
     program.write_text("#!/bin/true\n")
-    monkeypatch.setattr(guest, "_collect", lambda *_: {"usr/bin/bash": program})
-    monkeypatch.setattr(guest, "MIN_FREE_GIB", 0)
+    monkeypatch.setattr(initramfs, "_collect", lambda *_: {"usr/bin/bash": program})
+    monkeypatch.setattr(initramfs, "MIN_FREE_GIB", 0)
     selftests = tmp_path / "selftests"
     (selftests / "writeback").mkdir(parents=True)
     (selftests / "writeback/case.sh").write_text("echo\n")
@@ -29,8 +30,8 @@ def _tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_two_at_the_same_time_pack_once(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
     staged = []
     together = threading.Barrier(2)
-    real_stage = guest._stage
-    real_collect = guest._collect
+    real_stage = initramfs._stage
+    real_collect = initramfs._collect
 
     def collect(*kind: bool) -> dict[str, Path]:
         together.wait()
@@ -41,10 +42,10 @@ def test_two_at_the_same_time_pack_once(monkeypatch: pytest.MonkeyPatch, tree: P
         real_stage(where, files)
         time.sleep(0.3)  # the other one would remove or fill the same directory now
 
-    monkeypatch.setattr(guest, "_collect", collect)
-    monkeypatch.setattr(guest, "_stage", stage)
+    monkeypatch.setattr(initramfs, "_collect", collect)
+    monkeypatch.setattr(initramfs, "_stage", stage)
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.map(lambda _: guest.initramfs(tree), range(2))
+        one, other = pool.map(lambda _: initramfs.initramfs(tree), range(2))
     assert one == other
     assert len(staged) == 1
     assert b"kselftest/writeback/case.sh" in one.read_bytes()
@@ -52,11 +53,11 @@ def test_two_at_the_same_time_pack_once(monkeypatch: pytest.MonkeyPatch, tree: P
 
 
 def test_what_a_killed_run_left_behind_does_not_get_in(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
-    out = guest.initramfs(tree)
+    out = initramfs.initramfs(tree)
     want = out.read_bytes()
     out.unlink()
     stale = out.with_suffix(".stage")
     stale.mkdir()
     (stale / "stale").touch()
-    assert guest.initramfs(tree).read_bytes() == want
+    assert initramfs.initramfs(tree).read_bytes() == want
     assert not stale.exists()

@@ -4,8 +4,9 @@
 import re
 import shlex
 
-from wblib import axes, cli, suites
-from wblib.paths import ROOT
+from wblib import cli
+from wblib.base.paths import ROOT
+from wblib.catalog import axes, suites
 
 PAGES = ROOT / "Documentation"
 TEXT = (PAGES / "guide.md").read_text()

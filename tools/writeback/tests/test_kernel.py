@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from fake_checkout import Checkout
 
-from wblib import kconfig, kernel, sources
-from wblib.errors import WbError
+from wblib.kernel import build as kernels
+from wblib.kernel import kconfig, sources
+from wbtop.errors import WbError
 
 MAKEFILE = """\
 VERSION = 6
@@ -222,9 +223,9 @@ def test_checkouts_share_a_cache_where_there_is_a_home(monkeypatch: pytest.Monke
     monkeypatch.delenv("CCACHE_DIR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert kernel.make_env()["CCACHE_DIR"] == str(tmp_path / ".cache/calm-writeback/ccache")
+    assert kernels.make_env()["CCACHE_DIR"] == str(tmp_path / ".cache/calm-writeback/ccache")
     (tmp_path / "file").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
-    assert kernel.make_env()["CCACHE_DIR"] == str(kernel.BUILD / "ccache")
+    assert kernels.make_env()["CCACHE_DIR"] == str(kernels.BUILD / "ccache")
     monkeypatch.setenv("CCACHE_DIR", "/somewhere")
-    assert kernel.make_env()["CCACHE_DIR"] == "/somewhere"
+    assert kernels.make_env()["CCACHE_DIR"] == "/somewhere"

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from wblib import ktap
-from wblib.paths import SELFTESTS
+from wblib.base.paths import SELFTESTS
+from wblib.results import ktap
 
 CASE = """\
 TAP version 13

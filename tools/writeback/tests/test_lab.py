@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import report_tree
 
-from wblib import kcidb, lab, results
-from wblib.errors import WbError
-from wblib.paths import SELFTESTS
+from wblib.base.paths import SELFTESTS
+from wblib.results import kcidb, lab, store
+from wbtop.errors import WbError
 
 WORDS = {
     "KERNEL": "patched", "RELEASE": "6.12.117", "PATCHSET": "ab" * 32, "HOURS": "6", "URL": "https://lab.example/wb",
@@ -126,14 +126,14 @@ def test_ktap_becomes_lava_test_cases(tmp_path: Path) -> None:
 
 def test_report_is_valid_by_the_published_schema(tree: Path) -> None:
     pytest.importorskip("kcidb_io")
-    data = kcidb.report(results.scan(tree), "my_lab")
+    data = kcidb.report(store.scan(tree), "my_lab")
     assert kcidb.problems(data) == []
     data["tests"][0]["status"] = "GREAT"
     assert "GREAT" in kcidb.problems(data)[0]
 
 
 def test_report_says_what_ran(tree: Path) -> None:
-    data = kcidb.report(results.scan(tree), "my_lab")
+    data = kcidb.report(store.scan(tree), "my_lab")
     assert [c["patchset_hash"] for c in data["checkouts"]] == ["ab" * 32, ""]
     assert len(data["builds"]) == 2
     tests = {(t["path"], t["status"], t.get("number", {}).get("value")) for t in data["tests"]}
@@ -150,14 +150,14 @@ def test_report_says_what_ran(tree: Path) -> None:
 
 
 def test_dangling_references_are_found(tree: Path) -> None:
-    data = kcidb.report(results.scan(tree), "my_lab")
+    data = kcidb.report(store.scan(tree), "my_lab")
     data["builds"].pop()
     assert any("build_id" in p for p in kcidb.problems(data))
 
 
 def test_the_same_run_on_two_machines_is_one_test(tree: Path) -> None:
-    once = kcidb.report(results.scan(tree), "my_lab")
-    twice = kcidb.report([*results.scan(tree), *results.scan(tree)], "my_lab")
+    once = kcidb.report(store.scan(tree), "my_lab")
+    twice = kcidb.report([*store.scan(tree), *store.scan(tree)], "my_lab")
     assert once == twice
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from wblib import bench, lanes, results
-from wblib.errors import WbError
-from wblib.suites import Job, suite
+from wblib.catalog.suites import Job, suite
+from wblib.results import store
+from wblib.run import bench, lanes
+from wbtop.errors import WbError
 
 
 def call(*argv: str) -> int:
@@ -19,9 +20,9 @@ def call(*argv: str) -> int:
 
 
 def test_both_lanes_in_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_jobs(jobs: Sequence[Job], _parallel: int, *, lane: str) -> list[results.Result]:
+    def run_jobs(jobs: Sequence[Job], _parallel: int, *, lane: str) -> list[store.Result]:
         p50 = {"exact": 123.0, "fast": 77.0}[lane]
-        return [results.Result(j.case, j.kernel, j.axes, j.seed, {
+        return [store.Result(j.case, j.kernel, j.axes, j.seed, {
             "read_p50": {"value": p50 + j.seed, "unit": "us"}, "read_max": {"value": 2500.0, "unit": "us"},
         }, {"lane": lane}, "pass", []) for j in jobs]
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, cli, law
-from wblib.errors import WbError
+from wblib import cli
+from wblib.catalog import axes
+from wblib.series import law
+from wbtop.errors import WbError
 
 FIFO = {"queue_depth": 32, "queues": 1, "max_io_kib": 1280, "link_mbps": 450, "latency_ns": 90000}
 LOAD = {"readers": 4, "iops": 100, "mib": 256, "seed": 1}

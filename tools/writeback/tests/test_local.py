@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wblib import local, runcmd
 from wblib.cli import main
-from wblib.results import Result
+from wblib.results.store import Result
+from wblib.run import command, local
 from wbtop.watch_read import Machine
 
 
@@ -89,7 +89,7 @@ def test_the_suite_is_repeated(words: list[str], seeds: list[int], tmp_path: Pat
         assert given.get("writer") != "suite"
         ran.append(job.seed)  # type: ignore[attr-defined]
         return suite_run(ran[-1], *NOISE[(ran[-1] - 1) % 5])
-    monkeypatch.setattr(runcmd.local, "run_here", run_here)
+    monkeypatch.setattr(command.local, "run_here", run_here)
     assert main(["run", "read-latency", "--dir", str(tmp_path), *words]) == 0
     assert ran == seeds
     assert ("undecided" in capsys.readouterr().out) == (len(seeds) > 1)
@@ -97,7 +97,7 @@ def test_the_suite_is_repeated(words: list[str], seeds: list[int], tmp_path: Pat
 
 def test_a_repeat_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                      capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(runcmd.local, "run_here", lambda job, *_, **__: suite_run(
+    monkeypatch.setattr(command.local, "run_here", lambda job, *_, **__: suite_run(
         job.seed, *NOISE[0], "fail" if job.seed == 2 else "pass"))
     assert main(["run", "read-latency", "--dir", str(tmp_path)]) == 1
     assert "undecided" not in capsys.readouterr().out

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout
 
-from wblib import mail
-from wblib.results import Result
-from wblib.suites import Job
+from wblib.catalog.suites import Job
+from wblib.results.store import Result
+from wblib.series import mail
 
 COVER = "block: two changes\n\nWhy both.\n\n{}@TABLE metrics=read_p50:us:1\nread-latency disk=fifo\n@END\n"
 
@@ -91,10 +91,10 @@ def test_a_set_that_does_not_say_what_it_needs(checkout: Checkout, monkeypatch: 
     def problems() -> list[str]:
         monkeypatch.setenv("BASE", str(checkout.linux))
         monkeypatch.setattr(mail, "BUILD", checkout.top / "build")
-        monkeypatch.setattr(mail.base, "LINES", ("6.12",))
+        monkeypatch.setattr(mail.upstream, "LINES", ("6.12",))
         monkeypatch.setattr(mail.patchqueue, "patches", lambda line: real(checkout.top, line))
         monkeypatch.setattr(mail.sets, "__defaults__", (checkout.top,))
-        mail.base._locate.cache_clear()
+        mail.upstream._locate.cache_clear()
         return [f"{name}: {problem}" for name, problem in mail.lint() if problem]
 
     real = mail.patchqueue.patches

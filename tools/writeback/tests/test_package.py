@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import package
+from wblib.ship import package
 
 pytestmark = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg-deb")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wblib import package_guest as pg
 from wblib.cli import main
-from wblib.errors import WbError
+from wblib.ship import package_guest as pg
+from wbtop.errors import WbError
 
 STATE = "scheduler none\nmax_sectors_kb 1280\nstrict_limit 0"
 
@@ -126,6 +126,6 @@ def test_modules_come_in_the_order_of_their_needs(tmp_path: Path, monkeypatch: p
 
 
 def test_no_such_package(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wblib.package.build", lambda out: (out / "wb", out / "deb"))
+    monkeypatch.setattr("wblib.ship.package.build", lambda out: (out / "wb", out / "deb"))
     assert main(["package", "--out", str(tmp_path), "--guest", str(tmp_path / "no.deb")]) == 2
     assert "no such file" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import package
+from wblib.ship import package
 
 # What is essential in every Debian, and what our package depends on.
 WANTED = ("base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "findutils", "grep", "gzip",

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from wblib import plot, results, venv
-from wblib.errors import WbError
+from wblib.base import venv
+from wblib.report import plot
+from wblib.results import store
+from wbtop.errors import WbError
 
 
 def fio_json(bins: dict[int, int], noise: str = "") -> str:
@@ -28,13 +30,13 @@ def tail(scale: float, seed: int = 1) -> dict[int, int]:
 
 
 def make(where: Path, writer: str, kernel: str = "stock", wbt: str = "default", seed: int = 1,
-         bins: dict[int, int] | None = None) -> results.Result:
+         bins: dict[int, int] | None = None) -> store.Result:
     place = where / kernel / f"{writer}-{wbt}" / f"seed-{seed}"
     axes = {"disk": "sata", "fs": "xfs", "wbt": wbt, "writer": writer}
-    results.write(results.Result("read-latency", kernel, axes, seed, {}, {}, "pass", []), place / "result.json")
+    store.write(store.Result("read-latency", kernel, axes, seed, {}, {}, "pass", []), place / "result.json")
     (place / "data").mkdir()
     (place / "data" / "fio.json").write_text(fio_json(bins or {110_000: 3, 64_000_000: 1}))
-    return results.load(place / "result.json")
+    return store.load(place / "result.json")
 
 
 def test_bins_of_fio(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, plot, plot_control, results
-from wblib.errors import WbError
+from wblib.catalog import axes
+from wblib.report import plot, plot_control
+from wblib.results import store
+from wbtop.errors import WbError
 
 MIB = 1 << 20
 CSV = f"""\
@@ -29,16 +31,16 @@ LOG = "100005, 110000, 0, 4096, 0, 0\n100045, 30000000, 0, 4096, 0, 0\n"
 
 
 def make(where: Path, kernel: str = "stock", csv: str = CSV, log: str = LOG, seed: int = 1,
-         **given: str) -> results.Result:
+         **given: str) -> store.Result:
     full = axes.validate("read-latency", {"disk": "fifo", "trace-control": "1", **given})
     place = where / f"{kernel}-aaaaaaaa" / "read-latency" / axes.slug("read-latency", full) / f"seed-{seed}"
-    metrics: results.Metrics = {"read_p99_95": {"value": 30000, "unit": "us"},
+    metrics: store.Metrics = {"read_p99_95": {"value": 30000, "unit": "us"},
                                 "write_mbps": {"value": 500, "unit": "MB/s"}}
-    results.write(results.Result("read-latency", kernel, full, seed, metrics, {}, "pass", []), place / "result.json")
+    store.write(store.Result("read-latency", kernel, full, seed, metrics, {}, "pass", []), place / "result.json")
     (place / "data").mkdir()
     (place / "data" / plot_control.EVENTS).write_text(csv)
     (place / "data" / plot_control.READS).write_text(log)
-    return results.load(place / "result.json")
+    return store.load(place / "result.json")
 
 
 def test_recording_counts_from_the_start_of_dd(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wblib import proc
+from wblib.base import proc
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["own", "root's"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wblib import qemu
-from wblib.errors import WbError
+from wblib.guest import qemu
+from wbtop.errors import WbError
 
 
 def _guest(**more: object) -> qemu.Guest:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import report_tree
 
-from wblib import results
-from wblib.report import cdf, collect, drain, pareto, place, reproduce, samples, timeline
+from wblib.report import collect, reproduce, samples
+from wblib.report.sections import cdf, drain, pareto, place, timeline
+from wblib.results import store
 
 
 def data_of(*places: Path) -> collect.Data:
@@ -60,9 +61,9 @@ def test_broken_runs_are_named_and_do_not_count(tmp_path: Path) -> None:
 
 def test_files_lists_and_the_directory_of_demo(tmp_path: Path) -> None:
     report_tree.ext4(tmp_path / "r", "stock")
-    one = results.scan(tmp_path / "r")
+    one = store.scan(tmp_path / "r")
     (tmp_path / "demo").mkdir()
-    results.write(one[0], tmp_path / "demo" / "stock-ext4.json")
+    store.write(one[0], tmp_path / "demo" / "stock-ext4.json")
     (tmp_path / "list.json").write_text(json.dumps([r.to_json() for r in one]))
     for where in (tmp_path / "demo", tmp_path / "list.json", tmp_path / "r"):
         assert [c.case for c in data_of(where).cells] == ["ext4-nodelalloc"]
@@ -73,9 +74,9 @@ def test_unfinished_runs_and_unknown_cases(tmp_path: Path) -> None:
     partial = tmp_path / "stock-1111aaaa" / "x" / "y" / "seed-1.partial"
     partial.mkdir(parents=True)
     (partial / "result.json").write_text("{")
-    other = results.scan(tmp_path)[0]
+    other = store.scan(tmp_path)[0]
     other.case, other.axes = "of-a-later-wb", {"mode": "a b/c"}
-    results.write(other, tmp_path / "z" / "result.json")
+    store.write(other, tmp_path / "z" / "result.json")
     data = data_of(tmp_path)
     assert [c.case for c in data.cells] == ["ext4-nodelalloc", "of-a-later-wb"]
     assert collect.identifier(data.cells[1]) == "stock-of-a-later-wb-a-b-c"
@@ -84,15 +85,15 @@ def test_unfinished_runs_and_unknown_cases(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_renamed_under_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report_tree.ext4(tmp_path, "stock")
-    scan, calls = results.scan, []
+    scan, calls = store.scan, []
 
-    def once(path: Path) -> list[results.Result]:
+    def once(path: Path) -> list[store.Result]:
         calls.append(path)
         if len(calls) == 1:
             raise FileNotFoundError(2, "No such file or directory", "seed-1.partial")
         return scan(path)
 
-    monkeypatch.setattr(results, "scan", once)
+    monkeypatch.setattr(store, "scan", once)
     assert len(data_of(tmp_path).cells) == 1
     assert len(calls) == 2
 

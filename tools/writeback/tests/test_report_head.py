@@ -5,14 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from wblib.report import blocktable, page
+from wblib.report import page
 from wblib.report.collect import Cell, Data
-from wblib.report.sources import Sources
-from wblib.results import Result
+from wblib.report.sections import blocktable
+from wblib.report.sections.sources import Sources
+from wblib.results.store import Result
 
 
 def cell(tmp_path: Path, kernel: str, lane: str = "exact", p70: int = 113_000, p9995: float = 67_600.0) -> Cell:
-    from wblib import axes
+    from wblib.catalog import axes
     given = axes.validate("read-latency", {"disk": "sata"})
     place = tmp_path / kernel
     (place / "data").mkdir(parents=True, exist_ok=True)

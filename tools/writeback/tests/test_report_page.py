@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import report_tree
 
-from wblib import axes, cli, results, suites
-from wblib.paths import ROOT, TOOLS
+from wblib import cli
+from wblib.base.paths import ROOT, TOOLS
+from wblib.catalog import axes, suites
+from wblib.results import store
 
 pytest.importorskip("matplotlib")
 VOID = {"meta", "link", "img", "source", "br", "wbr"}
@@ -84,7 +86,7 @@ def test_files(made: tuple[Path, Path]) -> None:
         f"{n}{end}" for n in PICTURES for end in (".svg", "-dark.svg", ".png")}
     assert all(p.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" for p in (out / "figures").glob("*.png"))
     assert all(p.stat().st_size < 100_000 for p in (out / "figures").glob("*.svg"))
-    assert [results.load(p) for p in (out / "json").rglob("*.json")]
+    assert [store.load(p) for p in (out / "json").rglob("*.json")]
 
 
 def test_same_bytes_elsewhere_in_another_process(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_a_number_leads_to_its_seeds_and_their_command(made: tuple[Path, Path]) 
     assert f'<a href="#src-{name}" title="{command}">2.302</a>' in text  # the median of 2.201, 2.302, 2.403
     source = text[text.index(f'id="src-{name}"'):].split('<div id="src-')[0]
     assert [f"json/{name}/seed-{s}.json" in source for s in (1, 2, 3)] == [True] * 3
-    assert results.load(made[1] / "json" / name / "seed-2.json").value("read_p99_95") == pytest.approx(2302)
+    assert store.load(made[1] / "json" / name / "seed-2.json").value("read_p99_95") == pytest.approx(2302)
 
 
 def test_published_tables_link_every_figure_of_ours(made: tuple[Path, Path]) -> None:
@@ -196,9 +198,9 @@ def test_pictures_of_the_documentation() -> None:
 
 def test_kernel_names_and_titles_are_escaped(tmp_path: Path) -> None:
     data = report_tree.ext4(tmp_path / "results", "stock")
-    result = results.load(data.parent / "result.json")
+    result = store.load(data.parent / "result.json")
     result.kernel = "<b>&'\""
-    results.write(result, data.parent / "result.json")
+    store.write(result, data.parent / "result.json")
     assert report(str(tmp_path / "results"), "-o", str(tmp_path / "page"), "--title", "<i>x</i>") == 0
     text = (tmp_path / "page" / "index.html").read_text()
     assert "<b>&'" not in text

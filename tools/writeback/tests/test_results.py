@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from wblib import ktap, results
-from wblib.errors import WbError
+from wblib.results import ktap, store
+from wbtop.errors import WbError
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class FakeKernel:
     key: str = "0123456789abcdef"
 
 
-def make(seed: int = 1, **metrics: float) -> results.Result:
-    return results.Result(
+def make(seed: int = 1, **metrics: float) -> store.Result:
+    return store.Result(
         "read-latency", "stock", {"disk": "fifo"}, seed,
         {name: {"value": value, "unit": "us"} for name, value in metrics.items()},
         {"release": "6.12.1"}, "pass", [{"name": "readers ran", "result": "pass"}],
@@ -28,8 +28,8 @@ def make(seed: int = 1, **metrics: float) -> results.Result:
 
 def test_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "a" / "result.json"
-    results.write(make(3, read_p50=110.5), path)
-    again = results.load(path)
+    store.write(make(3, read_p50=110.5), path)
+    again = store.load(path)
     assert again == make(3, read_p50=110.5)
     assert again.path == path
     assert (again.value("read_p50"), again.value("other")) == (110.5, None)
@@ -38,18 +38,18 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_same_result_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        results.write(make(read_p50=1.0), tmp_path / name)
+        store.write(make(read_p50=1.0), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_data_files(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     assert make().data("fio.json") is None
-    results.write(make(), path)
+    store.write(make(), path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "fio.json").write_text("{}")
-    assert results.load(path).data("fio.json") == tmp_path / "data" / "fio.json"
-    assert results.load(path).data("other") is None
+    assert store.load(path).data("fio.json") == tmp_path / "data" / "fio.json"
+    assert store.load(path).data("other") is None
     copy = make()
     copy.meta["dir"] = str(tmp_path)
     assert copy.data("fio.json") == tmp_path / "data" / "fio.json"
@@ -76,7 +76,7 @@ def test_schema(tmp_path: Path, change: dict[str, object], words: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(make().to_json() | change))
     with pytest.raises(WbError) as err:
-        results.load(path)
+        store.load(path)
     assert words in str(err.value)
     assert str(path) in str(err.value)
     assert "\n" not in str(err.value)
@@ -89,7 +89,7 @@ def test_every_key_is_needed(tmp_path: Path, missing: str) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps(obj))
     with pytest.raises(WbError, match=f"no '{missing}'"):
-        results.load(path)
+        store.load(path)
 
 
 def test_truncated_at_every_byte_is_one_line(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_truncated_at_every_byte_is_one_line(tmp_path: Path) -> None:
     for end in range(len(text)):
         path.write_text(text[:end])
         with pytest.raises(WbError, match="delete it and run the case again") as err:
-            results.load(path)
+            store.load(path)
         assert "\n" not in str(err.value)
 
 
@@ -107,64 +107,64 @@ def test_garbage_is_one_line(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "result.json"
     path.write_bytes(data)
     with pytest.raises(WbError, match=r"result\.json"):
-        results.load(path)
+        store.load(path)
 
 
 def test_missing_and_unreadable(tmp_path: Path) -> None:
     with pytest.raises(WbError, match="no such result"):
-        results.load(tmp_path / "none.json")
+        store.load(tmp_path / "none.json")
     with pytest.raises(WbError, match="cannot read"):
-        results.load(tmp_path)
+        store.load(tmp_path)
 
 
 def test_scan_leaves_unfinished_runs_out(tmp_path: Path) -> None:
     for seed in (2, 1):
-        results.write(make(seed), tmp_path / f"seed-{seed}" / "result.json")
-    results.write(make(9), tmp_path / "seed-9.partial" / "result.json")
-    assert [r.seed for r in results.scan(tmp_path)] == [1, 2]
-    assert results.scan(tmp_path / "nothing") == []
+        store.write(make(seed), tmp_path / f"seed-{seed}" / "result.json")
+    store.write(make(9), tmp_path / "seed-9.partial" / "result.json")
+    assert [r.seed for r in store.scan(tmp_path)] == [1, 2]
+    assert store.scan(tmp_path / "nothing") == []
 
 
 def test_a_file_may_hold_several(tmp_path: Path) -> None:
     path = tmp_path / "all.json"
     path.write_text(json.dumps([make(1).to_json(), make(2).to_json()]))
-    assert [r.seed for r in results.load_all(path)] == [1, 2]
+    assert [r.seed for r in store.load_all(path)] == [1, 2]
     with pytest.raises(WbError, match="2 results where one"):
-        results.load(path)
+        store.load(path)
 
 
 def test_full_disk_keeps_the_old_result_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
-    results.write(make(1), path)
+    store.write(make(1), path)
 
     def full(_fd: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(WbError, match="No space left on device; free some space") as err:
-        results.write(make(2), path)
+        store.write(make(2), path)
     assert "\n" not in str(err.value)
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-    assert results.load(path).seed == 1
+    assert store.load(path).seed == 1
 
 
 def test_the_error_of_the_system_comes_through(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WbError, match="cannot write"):
-        results.write(make(), tmp_path / "file" / "result.json")
+        store.write(make(), tmp_path / "file" / "result.json")
 
 
 def test_a_wrong_result_is_never_written(tmp_path: Path) -> None:
     bad = make()
     bad.status = "great"
     with pytest.raises(ValueError, match="great"):
-        results.write(bad, tmp_path / "result.json")
+        store.write(bad, tmp_path / "result.json")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_result_dir() -> None:
-    path = results.result_dir(FakeKernel(), "wbdisk", {}, 7)
-    assert path.relative_to(results.RESULTS) == Path("stock-01234567/wbdisk/default/seed-7")
+    path = store.result_dir(FakeKernel(), "wbdisk", {}, 7)
+    assert path.relative_to(store.RESULTS) == Path("stock-01234567/wbdisk/default/seed-7")
 
 
 @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ def test_result_dir() -> None:
     ],
 )
 def test_status(text: str, code: int | None, status: str) -> None:
-    assert results.status_of(ktap.parse(text), code) == status
+    assert store.status_of(ktap.parse(text), code) == status

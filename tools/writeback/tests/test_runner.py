@@ -10,9 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from wblib import axes as ax
-from wblib import kconfig, local, qemu, results, runcmd, runner
-from wblib.suites import Job
+from wblib.catalog import axes as ax
+from wblib.catalog.suites import Job
+from wblib.guest import qemu
+from wblib.kernel import kconfig
+from wblib.results import store
+from wblib.run import command, local, runner
 
 GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
 
@@ -35,7 +38,7 @@ def _lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
     monkeypatch.setattr(runner, "prepare", lambda *_, **__: lane.prepared)
     monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(results, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(store, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(qemu, "run", run)
     monkeypatch.setattr(qemu, "version", lambda: "QEMU 7.2")
     return lane
@@ -68,7 +71,7 @@ def test_a_second_wb_waits_for_the_first_and_takes_its_result(
     lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:
     plain = qemu.run
-    second: list[results.Result] = []
+    second: list[store.Result] = []
     other = threading.Thread(target=lambda: second.extend(runner.run_many(_jobs(1))))
 
     def run(guest: qemu.Guest, out: Path, **kw: object) -> qemu.Outcome:
@@ -156,7 +159,7 @@ def test_a_skipped_case_says_why(lane: SimpleNamespace, capsys: pytest.CaptureFi
     lane.outcome = lambda: qemu.Outcome(4, "TAP version 13\n1..0 # SKIP no queue/wbt_policy\n", 1.0)
     found = runner.run_many(_jobs(1))[0]
     assert (found.status, found.meta["skip"]) == ("skip", "no queue/wbt_policy")
-    runcmd.print_result(found)
+    command.print_result(found)
     assert "skip (no queue/wbt_policy)" in capsys.readouterr().out
 
 
@@ -194,7 +197,7 @@ def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
     ("debug", "btrfs", False, "debug")])
 def test_flavour_follows_from_the_options(asked: str, fs: str, trace: bool, flavour: str) -> None:
     args = argparse.Namespace(flavour=asked, trace=trace)
-    assert runcmd.flavour_of(args, ax.validate("read-latency", {"fs": fs})) == flavour
+    assert command.flavour_of(args, ax.validate("read-latency", {"fs": fs})) == flavour
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
@@ -234,7 +237,7 @@ sleep 60
                                                ("inf", None), ("", None)])
 def test_timeout(text: str, seconds: float | None, capsys: pytest.CaptureFixture[str]) -> None:
     top = argparse.ArgumentParser()
-    runcmd.register(top.add_subparsers())
+    command.register(top.add_subparsers())
     words = ["run", "read-latency", "--timeout", text]
     if seconds is not None:
         assert top.parse_args(words).timeout == seconds
@@ -256,9 +259,9 @@ def test_dry_run_shows_the_guest_that_would_run(
         return lane.prepared
 
     monkeypatch.setattr(runner, "prepare", prepare)
-    monkeypatch.setattr(runcmd, "prepare", prepare)
+    monkeypatch.setattr(command, "prepare", prepare)
     top = argparse.ArgumentParser()
-    runcmd.register(top.add_subparsers())
+    command.register(top.add_subparsers())
     for words in (["run", case, "--dry-run"], ["run", case]):
         args = top.parse_args(words)
         assert args.func(args) == 0

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout, linux
 
-from wblib import base, bisect, patchqueue, sources, worktree
-from wblib.errors import WbError
+from wblib.kernel import patchqueue, sources, upstream
+from wblib.series import bisect, worktree
+from wbtop.errors import WbError
 
 LONG = "block, bfq: a subject that is so long that git format-patch folds it over two lines of the mail header, naïvely"
 
@@ -280,7 +281,7 @@ def test_patched_source_is_incremental(series: Checkout, monkeypatch: pytest.Mon
     stock, dest = series.top / "build/src/stock", series.top / "build/src/patched"
     monkeypatch.setattr(sources, "BUILD", series.top / "build")
     (stock / "out-slim").mkdir()
-    origin = base.Base(stock, "ident", False)
+    origin = upstream.Base(stock, "ident", False)
     files = patchqueue.patches(series.top)
 
     sources.sync_patched(origin, stock, dest, files)
@@ -304,7 +305,7 @@ def test_patched_source_is_incremental(series: Checkout, monkeypatch: pytest.Mon
 def test_interrupted_update_is_finished(series: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     stock, dest = series.top / "build/src/stock", series.top / "build/src/patched"
     monkeypatch.setattr(sources, "BUILD", series.top / "build")
-    origin = base.Base(stock, "ident", False)
+    origin = upstream.Base(stock, "ident", False)
     files = patchqueue.patches(series.top)
     sources.sync_patched(origin, stock, dest, [])
     with monkeypatch.context() as m:

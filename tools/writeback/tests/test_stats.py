@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from wblib import stats
+from wbtop import stats
 
 
 def test_quantiles_by_hand() -> None:

@@ -6,21 +6,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from wblib import results, runner, stress
-from wblib.errors import WbError
-from wblib.suites import Job
+from wblib.catalog.suites import Job
+from wblib.check import stress
+from wblib.results import store
+from wblib.run import runner
+from wbtop.errors import WbError
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, str]]:
     done: list[tuple[Job, str]] = []
 
-    def run_many(jobs: Sequence[Job], *, parallel: int, options: runner.Options) -> list[results.Result]:
+    def run_many(jobs: Sequence[Job], *, parallel: int, options: runner.Options) -> list[store.Result]:
         assert parallel >= 1
         done.extend((j, options.flavour) for j in jobs)
         if options.flavour == "debug":
             raise WbError("no compiler")
-        return [results.Result(j.case, j.kernel, j.axes, j.seed, {}, {"dir": "d", "problem": "died"},
+        return [store.Result(j.case, j.kernel, j.axes, j.seed, {}, {"dir": "d", "problem": "died"},
                                "error" if j.case == "wbt-stress" else "fail" if j.seed == 2 else "pass",
                                [] if j.case == "wbt-stress" else
                                [{"name": "a", "result": "pass"},

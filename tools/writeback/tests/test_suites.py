@@ -3,8 +3,8 @@
 
 import pytest
 
-from wblib import axes, suites
-from wblib.errors import WbError
+from wblib.catalog import axes, suites
+from wbtop.errors import WbError
 
 
 def test_cells_are_valid_and_unique() -> None:

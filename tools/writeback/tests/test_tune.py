@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from fake_machine import LIMIT, MIB, PART, FakeMachine, measured
 
-from wblib import axes, tune_simulate
+from wblib.catalog import axes
 from wblib.cli import main
+from wblib.run import tune_simulate
 from wbtop import tune as tune_command
 from wbtop import tune_facts, tune_profiles, tune_rules
 from wbtop.tune_apply import BACKUP

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fake_machine import PART, FakeMachine, measured
 
-from wblib.errors import WbError
 from wbtop import tune_apply, tune_facts, tune_persist, tune_rules
+from wbtop.errors import WbError
 from wbtop.tune_apply import BACKUP
 from wbtop.tune_profiles import SYSCTL_FILE, UDEV_FILE
 from wbtop.watch_read import Machine

@@ -7,27 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes, guest, runner
-from wblib.suites import Job
+from wblib.catalog import axes
+from wblib.catalog.suites import Job
+from wblib.guest import initramfs
+from wblib.run import runner
 
 
 @pytest.fixture(autouse=True)
 def _few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest, "PROGRAMS", {"bash": "bash"})
-    monkeypatch.setattr(guest, "COREUTILS", ("env",))
+    monkeypatch.setattr(initramfs, "PROGRAMS", {"bash": "bash"})
+    monkeypatch.setattr(initramfs, "COREUTILS", ("env",))
 
 
 def test_python_only_adds() -> None:
-    plain, more = guest._collect("slim"), guest._collect("slim", python=True)
+    plain, more = initramfs._collect("slim"), initramfs._collect("slim", python=True)
     assert plain.items() <= more.items()
     added = more.keys() - plain.keys()
-    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/tune.py", "opt/wb/wbtop/tune.py"} <= added
+    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/run/tune.py", "opt/wb/wbtop/tune.py"} <= added
     assert not any("dist-packages" in name or "__pycache__" in name for name in added)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 def test_wb_runs_from_what_is_packed(tmp_path: Path) -> None:
-    guest._stage(tmp_path / "root", guest._collect("slim", python=True))
+    initramfs._stage(tmp_path / "root", initramfs._collect("slim", python=True))
     for command in ("watch", "tune"):
         done = subprocess.run(["chroot", str(tmp_path / "root"), "/opt/wb/wb", command, "--help"], capture_output=True,
                               text=True, check=False, env={"PATH": "/usr/bin:/usr/sbin"})

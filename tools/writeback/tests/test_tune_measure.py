@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from wblib.errors import WbError
-from wblib.paths import TOOLS
+from wblib.base.paths import TOOLS
 from wbtop import tune_measure
+from wbtop.errors import WbError
 
 
 def test_measures_and_cleans_up(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from fake_machine import BACKGROUND, LIMIT, MIB, PART, FakeMachine, measured
 
-from wblib.errors import WbError
-from wblib.paths import ROOT
+from wblib.base.paths import ROOT
 from wbtop import tune_facts, tune_rules
+from wbtop.errors import WbError
 from wbtop.tune_evidence import EVIDENCE
 from wbtop.tune_measure import Measured
 from wbtop.tune_rules import Advice

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from wblib import axes as ax
-from wblib import kconfig, qemu, suites, uml
-from wblib.errors import WbError
+from wblib.catalog import axes as ax
+from wblib.catalog import suites
+from wblib.guest import qemu, uml
+from wblib.kernel import kconfig
+from wbtop.errors import WbError
 
 READ = "import ctypes; libc = ctypes.CDLL(None); libc.sbrk.restype = ctypes.c_void_p; " \
        "bytes_ = ctypes.create_string_buffer(20); libc.getrandom(bytes_, 20, 0); " \

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wblib.errors import WbError
 from wbtop import watch_trace
+from wbtop.errors import WbError
 from wbtop.watch_read import Machine
 from wbtop.watch_trace import Trace, parse_reads, parse_sleeps, partitions
 

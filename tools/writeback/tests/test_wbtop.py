@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeMachine
 
-from wblib import package
+from wblib.ship import package
 
 TOP = Path(__file__).resolve().parents[1] / "wbtop"
 

@@ -5,13 +5,13 @@ import argparse
 import importlib
 import os
 
+from wblib.kernel import upstream
 from wbtop import VERSION
 from wbtop.cli import guarded
 
-from . import base
-
-MODULES = ("runcmd", "bench", "lanes", "compare", "demo", "plot", "report", "check", "stress", "foreign", "shell",
-           "kernel", "deb", "series", "law", "watch", "tune", "field", "package", "lab")
+MODULES = ("run.command", "run.bench", "run.lanes", "results.compare", "run.demo", "report.plot", "report.command",
+           "check.tiers", "check.stress", "check.foreign", "guest.shell", "kernel.build", "ship.deb", "series.command",
+           "series.law", "wbtop.watch", "run.tune", "wbtop.field", "ship.package", "results.lab")
 # Commands for any machine, which know no base.
 NO_BASE = ("watch", "tune", "field", "package", "compare", "plot", "report")
 EXAMPLES = """\
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"wb {VERSION}")
     sub = top.add_subparsers(metavar="COMMAND", required=True)
     for name in MODULES:
-        importlib.import_module(f".{name}", __package__).register(sub)
+        importlib.import_module(name if name.startswith("wbtop.") else f".{name}", __package__).register(sub)
     for name, command in sub.choices.items():
         if name not in NO_BASE:
             _add_base(command)
@@ -51,8 +51,8 @@ def _add_base(command: argparse.ArgumentParser) -> None:
             _add_base(child)
     if not below:
         command.add_argument("--base", metavar="LINE|PATH", default=argparse.SUPPRESS,
-                             help=f"kernel line {' or '.join(base.LINES)}, or a tree or tarball of one; "
-                             f"the same as BASE= (default {base.LTS})")
+                             help=f"kernel line {' or '.join(upstream.LINES)}, or a tree or tarball of one; "
+                             f"the same as BASE= (default {upstream.LTS})")
 
 
 def main(argv: list[str] | None = None) -> int:

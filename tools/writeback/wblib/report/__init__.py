@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""``wb report``: results as one static page with pictures; Documentation/report.md says how to read it."""
+"""Results as pictures and as one page.
 
-from .command import register
-
-__all__ = ["register"]
+May import: base, catalog, results, wbtop.
+"""

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .. import axes as ax
-from .. import compare, identity, results
-from ..errors import WbError
-from ..paths import RESULTS
-from ..results import Result
-from ..stats import Summary, summary
+from wblib.base.paths import RESULTS
+from wblib.catalog import axes as ax
+from wblib.results import compare, identity, store
+from wblib.results.store import Result
+from wbtop.errors import WbError
+from wbtop.stats import Summary, summary
 
 KERNEL_ORDER = ("stock", "patched", "tree")
 SCANS = 5  # a running bench renames directories under a scan
@@ -96,13 +96,13 @@ def build_of(result: Result) -> str:
 def _read(path: Path) -> list[Result]:
     for attempt in range(SCANS):
         try:
-            found = results.read(path)
+            found = store.read(path)
             break
         except FileNotFoundError:
             if attempt == SCANS - 1:
                 raise
     # results/demo holds copies under other names.
-    return found or [r for p in sorted(path.glob("*.json")) for r in results.load_all(p)]
+    return found or [r for p in sorted(path.glob("*.json")) for r in store.load_all(p)]
 
 
 def gather(specs: Sequence[str]) -> list[Result]:

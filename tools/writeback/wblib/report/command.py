@@ -4,12 +4,14 @@
 import argparse
 from pathlib import Path
 
-from .. import results
-from ..errors import WbError
-from ..paths import RESULTS
-from ..plot import need_matplotlib
-from ..proc import say
-from . import collect, page, sources
+from wblib.base.paths import RESULTS
+from wblib.base.proc import say
+from wblib.results import store
+from wbtop.errors import WbError
+
+from . import collect, page
+from .plot import need_matplotlib
+from .sections import sources
 
 TITLE = "Writeback: read latency and throughput"
 EXAMPLES = """\
@@ -57,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
     text, parts, found = page.build(data, args.title)
     _clean(out)
     for path, content in sources.files(found).items():
-        results.write_file(out / path, content)
+        store.write_file(out / path, content)
     for picture in (p for s in parts for p in s.pictures):
         for name, content in ((f"{picture.name}.svg", picture.svg), (f"{picture.name}-dark.svg", picture.dark),
                               (f"{picture.name}.png", picture.png)):
-            results.write_file(out / "figures" / name, content)
-    results.write_file(out / "index.html", text.encode())  # last: it links to the others
+            store.write_file(out / "figures" / name, content)
+    store.write_file(out / "index.html", text.encode())  # last: it links to the others
     say(f"  wrote {out / 'index.html'}: {len(data.cells)} cells, {sum(len(s.pictures) for s in parts)} pictures, "
         f"{len(text) / 1e6:.1f} MB")
     return 0

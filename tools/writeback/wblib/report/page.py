@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from . import blocktable, cdf, drain, limits, pareto, pauses, sources, tables, timeline
 from .collect import Data
 from .markup import Html, bullets, join, paragraph, tag
 from .section import Section
+from .sections import blocktable, cdf, drain, limits, pareto, pauses, sources, tables, timeline
 
 GENERATOR = "wb report"  # by which a directory is known to be a report's
 STYLE = Path(__file__).with_name("page.css")

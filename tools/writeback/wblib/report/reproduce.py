@@ -4,9 +4,10 @@
 import shlex
 from collections.abc import Mapping
 
-from .. import axes as ax
-from .. import identity
-from ..results import Result
+from wblib.catalog import axes as ax
+from wblib.results import identity
+from wblib.results.store import Result
+
 from .collect import Cell
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import WbError
+from wbtop.errors import WbError
 
 PAGE = 4096
 COLUMNS = ("seconds", "nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import figure
+from . import figure
 
 WIDTH_IN = 4.2
 DPI = 220
