@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout, linux
 
+from wblib.base import fs
 from wblib.base.paths import TOOLS
 from wblib.kernel import upstream
 from wbtop.errors import WbError
@@ -22,6 +23,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     top = tmp_path / "build"
     for name, value in (("BUILD", top), ("SRC", top / "src")):
         monkeypatch.setattr(upstream, name, value)
+    monkeypatch.setattr(fs, "BUILD", top)
     upstream._locate.cache_clear()
     return top
 
@@ -108,7 +110,7 @@ def test_truncated_tarball_leaves_nothing(build: Path, tmp_path: Path) -> None:
 
 def test_no_space_is_said_before_work(build: Path, tmp_path: Path) -> None:
     with pytest.raises(WbError, match=r"needs 1e\+09 GiB in .* are free: free some, or set WB_BUILD"):
-        upstream.need_space(build / "not/yet/there", 1e9, "the kernel source")
+        fs.need_space(build / "not/yet/there", 1e9, "the kernel source")
 
 
 @pytest.mark.parametrize("extracted", [False, True])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from wblib.base import fs
 from wblib.guest import initramfs
-from wblib.kernel import upstream
 
 
 @pytest.fixture(name="tree")
 def _tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A small installed kselftest tree; the guest's programs are one file, build/ is empty."""
-    for module in (upstream, initramfs):
+    for module in (fs, initramfs):
         monkeypatch.setattr(module, "BUILD", tmp_path / "build")
     program = tmp_path / "bash"
     program.write_text("#!/bin/true\n")

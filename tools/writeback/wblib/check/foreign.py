@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wblib.base.fs import write_atomic
 from wblib.base.paths import RESULTS
 from wblib.base.proc import say, sha256_text
 from wblib.base.progress import Progress
 from wblib.kernel import build as kernels
 from wblib.kernel import sources
 from wblib.kernel.kconfig import UML_FOREIGN
-from wblib.kernel.upstream import write_atomic
 from wblib.run.bench import KERNELS, check_jobs, minutes
 from wbtop import ranges
 from wbtop.errors import WbError

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base.fs import remove
 from wblib.base.paths import GUEST
 from wblib.guest import qemu, uml
-from wblib.kernel.upstream import remove
 from wbtop.errors import WbError
 
 from .foreign_suite import MODULES, USERS, Config, Suite, Verdict

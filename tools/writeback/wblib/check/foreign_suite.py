@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base.fs import lock, need_space, remove, write_atomic
 from wblib.base.paths import BUILD
 from wblib.base.proc import cpus, need, run, say, sha256_text
 from wblib.kernel.build import CALLER
-from wblib.kernel.upstream import lock, need_space, remove, write_atomic
 from wbtop.errors import WbError
 
 # program -> Debian package, for a guest that has the host's files

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from wblib.base.fs import lock
 from wblib.base.paths import BUILD, GUEST, TOOLS
 from wblib.base.proc import need, say, sha256_file, sha256_text
-from wblib.kernel.upstream import lock
 from wbtop.errors import WbError
 
 # program -> Debian package that has it

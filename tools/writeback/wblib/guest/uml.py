@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from wblib.base.fs import lock, remove
 from wblib.base.paths import BUILD, GUEST
 from wblib.base.proc import need, run, sha256_text
-from wblib.kernel.upstream import lock, remove
 from wbtop.errors import WbError
 
 # As guest/init expects them of QEMU: ttyS1 and ttyS2 are lines of files, and nothing is ever read.

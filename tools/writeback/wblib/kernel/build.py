@@ -12,11 +12,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, SELFTESTS, TOOLS
 from wblib.base.proc import cpus, need, run, say, sha256_file, sha256_text
 from wbtop.errors import WbError
 
-from . import kconfig, sources, upstream
+from . import kconfig, sources
 
 # Raise when the way of building changes what comes out.
 RECIPE = 2
@@ -125,7 +126,7 @@ def build(variant: str, flavour: str = "slim", jobs: int = 0) -> Kernel:
 
 def lock(out: Path) -> contextlib.AbstractContextManager[None]:
     """Keep other wb commands from building in the object directory ``out``."""
-    return upstream.lock(f"{out.parent.name}-{out.name}")
+    return fs.lock(f"{out.parent.name}-{out.name}")
 
 
 def _image(flavour: str) -> tuple[str, list[str]]:
@@ -211,7 +212,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     _check_unchanged(what)  # the caller may have waited for the lock
     tree = sources.prepare(what)
     out = tree / f"out-{flavour}"
-    upstream.need_space(out, NEED_GIB[flavour], f"building the {flavour} kernel")
+    fs.need_space(out, NEED_GIB[flavour], f"building the {flavour} kernel")
     log = BUILD / "log" / f"kernel-{what.variant}-{flavour}.log"
     log.unlink(missing_ok=True)
     say(f"building the {what.variant} kernel ({flavour}); log: {log}")
@@ -226,7 +227,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
     release = (out / "include/config/kernel.release").read_text().strip()
     products = BUILD / "kernels" / key[:12]
     new = products.with_suffix(".new")
-    upstream.remove(new)
+    fs.remove(new)
     new.mkdir(parents=True)
     for name in (image, "Module.symvers", "System.map"):
         shutil.copy(out / name, new)
@@ -236,7 +237,7 @@ def _compile(what: sources.Source, flavour: str, wanted: str, key: str, jobs: in
             "content": what.content, "compiler": compiler(), "recipe": RECIPE,
             "wall_s": round(time.monotonic() - start)}
     (new / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
-    upstream.remove(products)
+    fs.remove(products)
     new.rename(products)
     stamp.write_text(key)
     say(f"built the {what.variant} kernel ({flavour}) in {meta['wall_s']} s")
@@ -271,7 +272,7 @@ def modules(kernel: Kernel) -> Path:
     if dest.is_dir():
         return dest
     # The sources are copied to one place of the tree, for all flavours.
-    with lock(kernel.kdir), upstream.lock(f"selftests-{kernel.kdir.parent.name}"):
+    with lock(kernel.kdir), fs.lock(f"selftests-{kernel.kdir.parent.name}"):
         if dest.is_dir():
             return dest
         _objects(kernel)
@@ -283,7 +284,7 @@ def modules(kernel: Kernel) -> Path:
         run([need("rsync", "rsync"), "-a", "--delete", "--delete-excluded", *skip, f"{SELFTESTS}/",
              f"{kselftest / 'writeback'}/"])
         new = dest.with_suffix(".new")
-        upstream.remove(new)
+        fs.remove(new)
         new.mkdir(parents=True)
         unset = [word for name in CALLER for word in ("-u", name)]
         arch = ["ARCH=um"] if kconfig.is_uml(kernel.flavour) else []
@@ -305,7 +306,7 @@ def install_modules(kernel: Kernel) -> Path:
             return dest
         _objects(kernel)
         new = dest.with_suffix(".new")
-        upstream.remove(new)
+        fs.remove(new)
         new.mkdir(parents=True)
         log = BUILD / "log" / f"modules-{kernel.name}-{kernel.flavour}.log"
         log.unlink(missing_ok=True)
@@ -313,7 +314,7 @@ def install_modules(kernel: Kernel) -> Path:
                         "modules_install"), log, "installing the modules")
         # The two links lead to the object directory.
         (new / "lib/modules").rename(dest)
-        upstream.remove(new)
+        fs.remove(new)
     return dest
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, SELFTESTS
 from wblib.base.proc import run, sha256_file, sha256_text
 from wblib.catalog import axes as ax
@@ -103,7 +104,7 @@ def prepare(source: Source) -> Path:
     stock = upstream.stock(source.base)
     if source.tree != stock:
         files = _replay_patches(line) if name == "replay" else patchqueue.patches(line=line)
-        with upstream.lock(f"src-{source.tree.name}"):
+        with fs.lock(f"src-{source.tree.name}"):
             sync_patched(source.base, stock, source.tree, files)
     return source.tree
 
@@ -160,7 +161,7 @@ def _content(origin: upstream.Base, patchset: str, files: list[Path], memo: Path
     with _scratch() as repo:
         patchqueue.scratch_repo(origin, files, repo)
         content = content_hash(changed(repo), repo)
-    upstream.write_atomic(memo, f"{origin.ident} {patchset} {content}")
+    fs.write_atomic(memo, f"{origin.ident} {patchset} {content}")
     return content
 
 
@@ -217,13 +218,13 @@ def sync_patched(origin: upstream.Base, stock: Path, dest: Path, files: list[Pat
 
 
 def _stamp(tree: Path, data: dict[str, str]) -> None:
-    upstream.write_atomic(tree / upstream.STAMP, json.dumps(data))
+    fs.write_atomic(tree / upstream.STAMP, json.dumps(data))
 
 
 def clone(stock: Path, dest: Path, *, link: bool = True) -> None:
     """Copy a pristine tree to ``dest`` without what builds added; link: hard links, which cost no space."""
     new = dest.with_name(dest.name + ".new")
-    upstream.remove(new)
+    fs.remove(new)
     new.mkdir(parents=True)
     try:
         mode = ["-al"] if link else ["-a", "--reflink=auto"]
@@ -232,11 +233,11 @@ def clone(stock: Path, dest: Path, *, link: bool = True) -> None:
                                        if p.name not in skip and not p.name.startswith(CHECKPATCH_CACHE)]],
             what=f"copying the source to {dest.name}")
         for name in ADDED:
-            upstream.remove(new / name)
-        upstream.remove(dest)
+            fs.remove(new / name)
+        fs.remove(dest)
         new.rename(dest)
     except BaseException:
-        upstream.remove(new)
+        fs.remove(new)
         raise
 
 

@@ -7,7 +7,6 @@ or the same package downloaded (no root needed).
 """
 
 import contextlib
-import fcntl
 import functools
 import json
 import os
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, TOOLS
 from wblib.base.proc import run, say, sha256_file, sha256_text
 from wbtop.errors import WbError
@@ -80,29 +80,6 @@ def default_line() -> str:
         return locate(spec).line
     except WbError:
         return LTS  # whoever needs the source finds out why
-
-
-@contextlib.contextmanager
-def lock(name: str) -> Iterator[None]:
-    """Hold build/.lock-NAME: two wb commands never write the same tree."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / f".lock-{name}").open("w") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another wb that is using {name}")
-            fcntl.flock(f, fcntl.LOCK_EX)
-        yield
-
-
-def need_space(where: Path, gib: float, what: str) -> None:
-    """WbError unless ``gib`` GiB are free where ``where`` will be."""
-    probe = where
-    while not probe.exists():
-        probe = probe.parent
-    free = shutil.disk_usage(probe).free / 2**30
-    if free < gib:
-        raise WbError(f"{what} needs {gib:g} GiB in {probe}, {free:.1f} GiB are free: free some, or set WB_BUILD")
 
 
 def kernel_version(tree: Path) -> str:
@@ -196,16 +173,8 @@ def _digest(path: Path) -> str:
         if known == key:
             return digest
     digest = sha256_file(path)
-    write_atomic(memo, f"{key} {digest}")
+    fs.write_atomic(memo, f"{key} {digest}")
     return digest
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write ``text`` so that ``path`` is never seen half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = path.with_name(f".{path.name}.{os.getpid()}")
-    tmp.write_text(text)
-    tmp.replace(path)
 
 
 def _tree_ident(tree: Path) -> str:
@@ -229,7 +198,7 @@ def _download(line: str) -> Path:
     name = pins(line)["PACKAGE"]
     if there := sorted(store.glob(f"{name}.tar.xz")) or (line == MAINLINE and sorted(store.glob("linux-source-7*.xz"))):
         return there[-1]
-    need_space(store, 1, "the kernel source package")
+    fs.need_space(store, 1, "the kernel source package")
     with unpacked(name, 150, f"run 'make deps' (needs Debian 12), or set BASE=/path/to/linux-{line}.y tree "
                   "or tarball", line=line) as files:
         found = next(iter((files / "usr/src").glob("linux-source-*.tar.xz")))
@@ -245,7 +214,7 @@ def unpacked(package: str, size_mb: int, advice: str, *, line: str = LTS) -> Ite
     NoBase ending in ``advice`` when apt has none.
     """
     work = BUILD / "dl" / f"tmp.{os.getpid()}"
-    remove(work)
+    fs.remove(work)
     work.mkdir(parents=True)
     try:
         apt: list[str] = []
@@ -309,27 +278,27 @@ def stock(base: Base | None = None) -> Path:
     tree = stock_dir(base.line)
     if stamp(tree).get("ident") == base.ident:
         return tree
-    with lock(f"src-{tree.name}"):
+    with fs.lock(f"src-{tree.name}"):
         if stamp(tree).get("ident") == base.ident:
             return tree
-        need_space(SRC, EXTRACT_GIB, "the kernel source")
+        fs.need_space(SRC, EXTRACT_GIB, "the kernel source")
         new = SRC / f"{tree.name}.new"
-        remove(new)
+        fs.remove(new)
         new.mkdir(parents=True)
         what = f"extracting {base.path.name}"
         try:
             if base.is_tree:
                 run(["cp", "-a", "--reflink=auto", f"{base.path}/.", new], what=what)
-                remove(new / ".git")
+                fs.remove(new / ".git")
             else:
                 say(what)
                 run(["tar", "-xf", base.path, "--strip-components=1", "-C", new], what=what)
             version, _ = check_version(new, base.path)
         except BaseException:
-            remove(new)
+            fs.remove(new)
             raise
-        write_atomic(new / STAMP, json.dumps({"ident": base.ident, "version": version, "source": base.path.name}))
-        remove(tree)
+        fs.write_atomic(new / STAMP, json.dumps({"ident": base.ident, "version": version, "source": base.path.name}))
+        fs.remove(tree)
         new.rename(tree)
     return tree
 
@@ -352,16 +321,3 @@ def fetch(base: Base, names: Sequence[str], into: Path) -> None:
         patterns = ["[!/]*/" + name for name in names]
         run(["tar", "-xf", base.path, "--strip-components=1", "-C", into, "--wildcards", "--no-wildcards-match-slash",
              *patterns], check=False)
-
-
-def remove(path: Path) -> None:
-    """Delete a file or directory tree if it is there.
-
-    A tree is renamed first: an interrupted delete must not leave a half tree under a name that means complete.
-    """
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.is_dir():
-        doomed = path.with_name(f".del-{path.name}.{os.getpid()}")
-        path.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)

@@ -9,6 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD
 from wblib.base.proc import cpus, run, say, sha256_file, sha256_text
 from wblib.kernel import build as kernels
@@ -85,7 +86,7 @@ def check(jobs: int = 0) -> int:
     how = [kernels.compiler(), run([sparse, "--version"]).stdout if sparse else "",
            kconfig.fragments("slim", line=line), kconfig.fragments("slim", series=True, line=line), *dirs, *touched]
     chain = keys(files, origin.ident, "\n".join(how))
-    with upstream.lock("bisect"):
+    with fs.lock("bisect"):
         known: set[tuple[str, str]] = set()
         if before := sum(_passed(key) is not None for key in chain[1:]):
             say(f"{before} of {len(files)} passed before")
@@ -94,7 +95,7 @@ def check(jobs: int = 0) -> int:
             if found is None:
                 sources.sync_patched(origin, stock, tree, files[:count])
                 found = _warnings_of(tree, count, files, dirs, flags, known)
-                upstream.write_atomic(PASSED / f"{key}.json", json.dumps(sorted(found)))
+                fs.write_atomic(PASSED / f"{key}.json", json.dumps(sorted(found)))
                 _unsure(tree).unlink()
             known |= found
     return len(files)
@@ -119,7 +120,7 @@ def _warnings_of(tree: Path, count: int, files: list[Path], dirs: list[str], fla
     name = files[count - 1].name if count else "base"
     unsure = _unsure(tree)
     if unsure.exists():
-        upstream.remove(unsure.parent)
+        fs.remove(unsure.parent)
     unsure.parent.mkdir(exist_ok=True)
     unsure.touch()
     log = BUILD / "log" / f"bisect-{count:04}.log"

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from wblib.base import proc
+from wblib.base import fs, proc
 from wblib.base.paths import BUILD, SELFTESTS
 from wblib.catalog.suites import seeds
 from wblib.kernel import patchqueue, upstream
@@ -217,7 +217,7 @@ def draw(seed: int) -> Case:
 def series_law(out: Path) -> Path:
     """The kernel's files of the law, as the patches in block/ bring them, in a folder below ``out``."""
     place = out / "series"
-    upstream.remove(place)
+    fs.remove(place)
     place.mkdir(parents=True)
     patches = [p for p in patchqueue.patches(line=upstream.LTS)
                if any("blk-wbt-law" in n for n in patchqueue.touched(p))]
@@ -376,7 +376,7 @@ def command(args: argparse.Namespace) -> int:
         if args.json == "-":
             print(text)
         else:
-            upstream.write_atomic(Path(args.json), text + os.linesep)
+            fs.write_atomic(Path(args.json), text + os.linesep)
     if args.json != "-":
         print(report(cases, laws, results, args.worst))
         if args.limits:

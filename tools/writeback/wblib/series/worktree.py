@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, PATCH_DIRS, ROOT
 from wblib.base.proc import say
 from wblib.kernel import patchqueue, sources, upstream
@@ -162,13 +163,13 @@ def make_tree(force: bool = False) -> Path:
         raise WbError(f"{tree} has {work}: 'make export' keeps them, 'wb series tree --force' drops them")
     files = patchqueue.patches(line=line)
     origin = upstream.locate()
-    with upstream.lock("tree"):
+    with fs.lock("tree"):
         if upstream.stamp(tree).get("ident") != origin.ident or not (tree / ".git").is_dir():
             _make_base(origin, tree)
         if what := _in_progress(tree):
             say(f"dropping a {what} in progress")
             for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD"):
-                upstream.remove(tree / ".git" / name)
+                fs.remove(tree / ".git" / name)
         git(tree, "checkout", "-q", "-f", "-B", "series", "base")
         git(tree, "clean", "-q", "-f", "-d")
         git(tree, "update-ref", "-d", SYNCED)
@@ -179,7 +180,7 @@ def make_tree(force: bool = False) -> Path:
 
 def _make_base(origin: upstream.Base, tree: Path) -> None:
     stock = upstream.stock(origin)
-    upstream.need_space(BUILD, 2 * upstream.EXTRACT_GIB, "the working tree")
+    fs.need_space(BUILD, 2 * upstream.EXTRACT_GIB, "the working tree")
     new = tree.with_name(f"{tree.name}.new")
     say("making the base commit (about a minute, once per base)")
     sources.clone(stock, new, link=False)
@@ -187,7 +188,7 @@ def _make_base(origin: upstream.Base, tree: Path) -> None:
     # What a build leaves in the tree, and our own stamp, are not work.
     (new / ".git/info/exclude").write_text(sources.excluded())
     shutil.copy(stock / upstream.STAMP, new / upstream.STAMP)
-    upstream.remove(tree)
+    fs.remove(tree)
     new.rename(tree)
 
 

@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD
 from wblib.base.proc import say
 from wblib.base.progress import Progress
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
-from wblib.kernel import upstream
 from wblib.results import ktap
 
 from . import bootdisk, deb, dkms
@@ -32,7 +32,7 @@ def lines() -> Iterator[tuple[str, str]]:
     made = deb.build("patched")
     names = (f"linux-image-{made.release}", dkms.PACKAGE, f"linux-headers-{made.release}")
     image = OUT / "disk.img"
-    upstream.remove(OUT)
+    fs.remove(OUT)
     OUT.mkdir(parents=True)
     begin = time.monotonic()
     content = bootdisk.Content(made.headers, dkms.build(), made.image, names, made.release,

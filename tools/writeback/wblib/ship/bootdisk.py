@@ -12,10 +12,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, GUEST
 from wblib.base.proc import need, run, say, sha256_text
 from wblib.guest import qemu
-from wblib.kernel import upstream
 from wbtop.errors import WbError
 
 STORE = BUILD / "boot"
@@ -91,14 +91,14 @@ def base_image() -> Path:
     tar = STORE / f"debian-{suite}-{key}.tar"
     if tar.exists():
         return tar
-    with upstream.lock("boot"):
+    with fs.lock("boot"):
         if not tar.exists():
             _make_base(suite, tar)
     return tar
 
 
 def _make_base(suite: str, tar: Path) -> None:
-    upstream.need_space(STORE, NEED_GIB, "a Debian to boot")
+    fs.need_space(STORE, NEED_GIB, "a Debian to boot")
     STORE.mkdir(parents=True, exist_ok=True)
     new = tar.with_suffix(".new.tar")
     log = BUILD / "log" / "boot-base.log"
@@ -119,7 +119,7 @@ def make(content: Content, image: Path, log: Path) -> str:
     WbError when the packages do not install, or leave GRUB without an entry.
     """
     tar = base_image()
-    with upstream.lock("boot"):
+    with fs.lock("boot"):
         return _fill(tar, content, image, log)
 
 
@@ -185,7 +185,7 @@ def _install(stage: Path, content: Content, log: Path) -> None:
 def _settle(stage: Path, content: Content, fallback: str, log: Path) -> None:
     """Everything but the kernel: fstab, the check itself, grub.cfg by update-grub."""
     work = STORE / "settle"
-    upstream.remove(work)
+    fs.remove(work)
     (work / "opt/wb").mkdir(parents=True)
     (work / "etc/systemd/system/multi-user.target.wants").mkdir(parents=True)
     (work / "etc/default/grub.d").mkdir(parents=True)
@@ -211,7 +211,7 @@ def _settle(stage: Path, content: Content, fallback: str, log: Path) -> None:
     # Whatever the umask: daemons that are not root read /etc.
     run(["chmod", "-R", "u+rwX,go+rX", work])
     run(_as_root("cp", "-r", "--preserve=mode,links", "--no-dereference", f"{work}/.", stage))
-    upstream.remove(work)
+    fs.remove(work)
     # The real grub-probe comes back at once: update-grub uses it when the packages are purged.
     _chroot(stage, log, "writing grub.cfg",
             "real=/usr/sbin/grub-probe; mv $real $real.real; cp /opt/wb/grub-probe $real; "

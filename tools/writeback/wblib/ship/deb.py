@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, CONFIGS
 from wblib.base.proc import cpus, need, run, say, sha256_file, sha256_text
 from wblib.kernel import build as kernels
@@ -153,7 +154,7 @@ def _debian_cloud() -> str:
         if not found:
             raise WbError(f"{package} has no configuration of the cloud kernel: give --config FILE")
         text = lzma.decompress(found[0].read_bytes()).decode()
-    upstream.write_atomic(store, text)
+    fs.write_atomic(store, text)
     return text
 
 
@@ -163,7 +164,7 @@ def seed(tree: Path) -> None:
     if out.exists() or not measured.exists():
         return
     new = out.with_suffix(".new")
-    upstream.remove(new)
+    fs.remove(new)
     run(["cp", "-a", "--reflink=auto", measured, new], what="copying the objects of the slim kernel")
     (new / "wb-key").unlink(missing_ok=True)
     _rename_tools(new, str(measured), str(out))
@@ -195,7 +196,7 @@ def _package(what: sources.Source, kind: str, wanted: str, key: str, jobs: int) 
     need("dh_listpackages", "debhelper")
     tree = sources.prepare(what)
     out = tree / f"out-deb-{kind}"
-    upstream.need_space(tree, NEED_GIB[kind], f"the {what.variant} kernel's packages")
+    fs.need_space(tree, NEED_GIB[kind], f"the {what.variant} kernel's packages")
     log = BUILD / "log" / f"deb-{what.variant}-{kind}.log"
     log.unlink(missing_ok=True)
     say(f"building the packages of the {what.variant} kernel; log: {log}")
@@ -228,7 +229,7 @@ def _keep(tree: Path, out: Path, key: str, version: str, wall_s: int) -> None:
     release = (out / "include/config/kernel.release").read_text().strip()
     products = BUILD / "deb" / key[:12]
     new = products.with_suffix(".new")
-    upstream.remove(new)
+    fs.remove(new)
     new.mkdir(parents=True)
     meta = {"key": key, "release": release, "version": version, "wall_s": wall_s}
     for kind in ("image", "headers"):
@@ -240,6 +241,6 @@ def _keep(tree: Path, out: Path, key: str, version: str, wall_s: int) -> None:
     for rest in tree.glob(f"{SOURCE}_*"):
         rest.unlink()
     (new / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
-    upstream.remove(products)
+    fs.remove(products)
     new.rename(products)
     say(f"built {meta['image']} and its headers in {wall_s} s")

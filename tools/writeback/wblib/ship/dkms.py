@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, ROOT, SELFTESTS
 from wblib.base.proc import run, sha256_text
-from wblib.kernel import upstream
 from wblib.kernel.build import EPOCH, GENERATED
 
 NAME = "wbdisk"
@@ -89,7 +89,7 @@ def build() -> Path:
     if done.exists():
         return done
     stage = BUILD / "deb" / f".{PACKAGE}.{os.getpid()}"
-    upstream.remove(stage)
+    fs.remove(stage)
     try:
         _stage(stage, number)
         temp = stage.with_suffix(".deb")
@@ -97,7 +97,7 @@ def build() -> Path:
             what=f"packing {PACKAGE}")
         temp.replace(done)
     finally:
-        upstream.remove(stage)
+        fs.remove(stage)
     return done
 
 
