@@ -106,7 +106,7 @@ def test_help_has_each_meaning_of_an_option_with_its_owners(monkeypatch: pytest.
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert "all|data|hang|journal|meta|remove|full|quota (of faults) one part, or all: all|stall|" in words
-    assert "seconds of changes under load: 1..9999 s (of wbt-stress, dirty-stress) seconds of it" in words
+    assert "seconds of changes under load: 1..9999 s (of dirty-stress, wbt-stress) seconds they run" in words
     for case in axes.CASES.values():
         for axis in case.axes:
             owned = rf"{re.escape(axis.help)}: [^()]* \(of ([^()]*, )?{case.name}[,)]"

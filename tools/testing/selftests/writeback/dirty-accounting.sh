@@ -28,7 +28,16 @@ readonly TICK_US=10000
 readonly SLACK=0.10		# of the trace, whose pauses are planned ones, and of PSI
 readonly IO_LINES="rchar wchar syscr syscw read_bytes write_bytes cancelled_write_bytes"
 
-opt_parse "Counters of the time that writers sleep for dirty memory." "$@"
+about title \
+	"time that writers sleep for dirty memory as counted for system, cgroup, device and task, by cause"
+about replays "SUSE TID 7015931, where only sampled stacks showed that dd was throttled"
+about wall 30
+about programs awk dd paste
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE PSI SCHEDSTATS TASKSTATS \
+	TASK_DELAY_ACCT TASK_XACCT TASK_IO_ACCOUNTING
+about series
+about not_fast "where a cgroup's reclaim gives up before any time has passed"
+case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
 # io_value(key) - of this shell, which includes the children it waited for
@@ -178,7 +187,7 @@ function test_interface() {
 	done
 }
 
-wb_begin awk dd paste
+wb_begin
 [ -n "$(throttled_us /proc/vmstat)" ] || skip_all "/proc/vmstat has no dirty_throttle_us"
 need_wbdisk
 cgroups_check

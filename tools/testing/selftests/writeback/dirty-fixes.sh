@@ -41,8 +41,23 @@ readonly COLD_SECONDS
 # writer's part of what is left is below the flusher's, but below the freerun ceiling.
 readonly SENT_PCT=65 STALL_MS=15000
 
-opt_add oops 1 '0|1' "divide by zero, if the kernel does; it is killed then unless it survives an Oops"
-opt_parse "Fixes of dirty limits: bytes of a device, strict limits, cgroups, trace, division by zero." "$@"
+about title \
+	"bytes of a device, strict limits, new cgroups, trace and a division by zero in the limits of dirty memory"
+about replays \
+	"none: tests fixes; fails on the stock kernel, whose defects it shows (the last one is an Oops)"
+about wall 90
+about programs awk dd
+about kernel BLK_DEV_LOOP CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
+about series
+about not_fast "where a cgroup's reclaim gives up before any time has passed"
+axis oops 1 '0|1' "divide by zero, if the kernel does"
+measures max_dirty_X bytes - "peak of dirty + writeback pages, setting X"
+measures cold_strict_s s lower "24 MiB to a cold device with strict_limit beside a busy one"
+measures cold_stalled_s s lower "the same beside a device that stands still"
+measures dirty_above_background bytes lower \
+	"left dirty above such a device's background threshold"
+measures trace_cgroup_limit bytes - "limit in the trace for a writer in a cgroup"
+case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
 # ---- bytes -----------------------------------------------------------------
@@ -115,7 +130,7 @@ function test_bytes() {
 		set_limits ratio $((ratio / 2)) "$ratio"
 		[ "$ratio" != 20 ] || bdi_set max_bytes "$CAP"
 		peak $((3 * CAP / MIB))
-		metric "max_dirty_max_bytes_$ratio" "$PEAK" bytes
+		metric "max_dirty_max_bytes_$ratio" "$PEAK"
 		check "max_bytes holds with dirty_ratio $ratio" holds "$PEAK <= $CAP * $CAP_SLACK + $SLACK_PAGES * $PAGE"
 	done
 	bdi_set max_ratio 100
@@ -132,7 +147,7 @@ function cold_write() {
 	now_us start
 	dd if=/dev/zero of="$MNT/file" bs=64k count=$((COLD_MIB * 16)) status=none
 	now_us end
-	metric "$1" "$(calc "($end - $start) / 1e6")" s
+	metric "$1" "$(calc "($end - $start) / 1e6")"
 	check "$2" holds "($end - $start) / 1e6 <= $COLD_SECONDS"
 }
 
@@ -195,7 +210,7 @@ function test_start() {
 	dd if=/dev/zero of="$MNT/file" bs=64k count=$((CAP * 5 / 4 / 65536)) status=none
 	sleep 2
 	dirty=$(awk '$1 == "Dirty:" { print $2 * 1024 }' /proc/meminfo)
-	metric dirty_above_background "$dirty" bytes
+	metric dirty_above_background "$dirty"
 	check "background writeback starts at the device's own threshold" \
 		holds "$dirty <= $CAP + $SLACK_PAGES * $PAGE"
 	bdi_set max_ratio 100
@@ -223,7 +238,7 @@ function test_trace() {
 			if (v > max) max = v
 		}
 		END { print max + 0 }' "$WB_OUT/throttle_cgroup.txt")
-	metric trace_cgroup_limit "$((limit * PAGE))" bytes
+	metric trace_cgroup_limit "$((limit * PAGE))"
 	check "the trace shows the cgroup's limit" holds "$limit > 0 && $limit * $PAGE <= $max"
 }
 
@@ -254,7 +269,7 @@ function test_zero() {
 	set_limits ratio 10 20
 }
 
-wb_begin awk dd
+wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
 cgroups_check

@@ -24,10 +24,20 @@ readonly LINK_MBPS=150		# slower than any page cache: every row must throttle
 readonly MAX_SHARE=3
 readonly AVAIL_SLACK=0.10	# dirtyable memory moves with free memory
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_add row all "all|$(IFS='|'; echo "${ROWS[*]}")" "one setting of the study, or all"
-opt_disk fifo
-opt_parse "Peak of dirty memory against its limit under seven settings of vm.dirty_*." "$@"
+about title "peak of dirty + writeback pages against the threshold of the same moment, 7 settings"
+about replays "OSM import study: peak Dirty for dirty_background/dirty 10/20 % ... 50/100 MB"
+about wall 120
+about memory 4608
+about programs awk dd
+axis_disk fifo
+axis fs xfs 'xfs|ext4' "file system of the disk"
+axis row all "all|$(IFS='|'; echo "${ROWS[*]}")" "one setting of the study, or all"
+measures max_dirty_R bytes - "peak of dirty + writeback pages, setting R"
+measures thresh_R bytes - "dirty threshold in the sample of that peak"
+measures freerun_R bytes - "below it nobody is throttled: (threshold + background)/2"
+measures 'dirtyable_bytes, memory_bytes' bytes - \
+	"dirtyable memory, which ratios are of; all memory"
+case_parse "$@"
 
 # row_settings(row) - sets KIND, BACKGROUND, LIMIT
 function row_settings() {
@@ -74,9 +84,9 @@ function run_row() {
 
 	read -r low high <<< "$(expected_limit)"
 	check "$row: limit is what was set" holds "${S[limit]} >= $low && ${S[limit]} <= $high"
-	metric "max_dirty_$row" "$((S[dirty] * PAGE))" bytes
-	metric "thresh_$row" "$((S[limit] * PAGE))" bytes
-	metric "freerun_$row" "$((S[freerun] * PAGE))" bytes
+	metric "max_dirty_$row" "$((S[dirty] * PAGE))"
+	metric "thresh_$row" "$((S[limit] * PAGE))"
+	metric "freerun_$row" "$((S[freerun] * PAGE))"
 	note "$row: $mib MiB written, ${S[samples]} samples, max/limit $(calc "${S[dirty]} / ${S[limit]}"), mean/limit $(calc "${S[mean]} / ${S[limit]}")"
 	check "$row: dirty memory stays below the bound" \
 		holds "${S[dirty]} <= ${S[max_limit]} * 33 / 32 + $SLACK_PAGES"
@@ -113,7 +123,7 @@ function exclusivity() {
 	check "less than two pages are refused" knobs_are "10 0 5 0"
 }
 
-wb_begin awk dd
+wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 disk_check
 case ${OPT[disk-set]} in
@@ -124,8 +134,8 @@ rows=("${ROWS[@]}")
 [ "${OPT[row]}" = all ] || rows=("${OPT[row]}")
 ktap_set_plan $((3 * ${#rows[@]} + 4 + 1))
 dirtyable AVAIL
-metric dirtyable_bytes "$AVAIL" bytes
-metric memory_bytes "$(mem_total)" bytes
+metric dirtyable_bytes "$AVAIL"
+metric memory_bytes "$(mem_total)"
 for row in "${rows[@]}"; do
 	run_row "$row"
 done

@@ -30,9 +30,21 @@ readonly SLACK=0.15		# of the derived times: neither M nor R is constant
 readonly FDATASYNC_SLACK=0.05	# published: 3.1 %
 readonly TICK_S=0.004		# a planned pause may last a tick longer, HZ >= 250
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_disk fifo
-opt_parse "Apparent and real speed of dd with vm.dirty_ratio 40 and 20." "$@"
+about title "apparent and fdatasync speed of dd with vm.dirty_ratio 40 and 20"
+about replays "SUSE TID 7015931: dd 313 against 247 MB/s, with fdatasync 119 against 115"
+about wall 80
+about programs awk dd
+about kernel FTRACE
+about not_fast "where memory has no speed to compare the disk's with"
+axis_disk fifo
+axis fs xfs 'xfs|ext4' "file system of the disk"
+measures 'memory_mbps, disk_mbps' MB/s - "speed of the page cache and of the disk, measured first"
+measures 'file_bytes, dirtyable_bytes' bytes - \
+	"file written; dirtyable memory, which ratios are of"
+measures write_mbps_X MB/s higher "dd's own figure at dirty ratio X, plain or with fdatasync"
+measures throttled_s_R s - "time the writer slept in balance_dirty_pages at dirty ratio R"
+measures counted_s_R s - "what the kernel counts of these sleeps in /proc/vmstat"
+case_parse "$@"
 
 declare -A SECONDS_OF THROTTLED_MS SLEEPS COUNTED_US
 
@@ -68,10 +80,10 @@ function measure() {
 	sync
 	now_us end
 	R=$(calc "$BYTES / ($end - $start)")
-	metric memory_mbps "$M" MB/s
-	metric disk_mbps "$R" MB/s
-	metric file_bytes "$BYTES" bytes
-	metric dirtyable_bytes "$AVAIL" bytes
+	metric memory_mbps "$M"
+	metric disk_mbps "$R"
+	metric file_bytes "$BYTES"
+	metric dirtyable_bytes "$AVAIL"
 }
 
 # derive() - times in seconds, from M, R, BYTES and AVAIL
@@ -100,11 +112,11 @@ function row() {
 	local label=$1${2:+_$2}
 	set_limits ratio "$BACKGROUND" "$1"
 	run_dd "$label" "${2:-}"
-	metric "write_mbps_$label" "$(calc "$BYTES / ${SECONDS_OF[$label]} / 1e6")" MB/s
-	[ -n "${2:-}" ] || metric "throttled_s_$label" "$(calc "${THROTTLED_MS[$label]} / 1e3")" s
+	metric "write_mbps_$label" "$(calc "$BYTES / ${SECONDS_OF[$label]} / 1e6")"
+	[ -n "${2:-}" ] || metric "throttled_s_$label" "$(calc "${THROTTLED_MS[$label]} / 1e3")"
 }
 
-wb_begin awk dd
+wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 disk_check
 disk_setup "${OPT[fs]}"
@@ -138,7 +150,7 @@ if holds "$F20 < $REST && $REST < $F40"; then
 	check "ratio 20: dd sleeps as long as it is late" holds \
 		"${SLEEPS[20]} > 0 && abs($late - ${THROTTLED_MS[20]} / 1e3) <= $SLACK * $late + ${SLEEPS[20]} * $TICK_S"
 	if [ -n "${COUNTED_US[20]}" ]; then
-		metric counted_s_20 "$(calc "${COUNTED_US[20]} / 1e6")" s
+		metric counted_s_20 "$(calc "${COUNTED_US[20]} / 1e6")"
 		check "ratio 40: the kernel counts no sleep" [ "${COUNTED_US[40]}" -eq 0 ]
 		check "ratio 20: the kernel counts what dd is late" \
 			holds "abs($late - ${COUNTED_US[20]} / 1e6) <= $SLACK * $late"

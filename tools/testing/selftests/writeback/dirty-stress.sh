@@ -22,8 +22,14 @@ readonly FILE_MIB=48
 # A writer that is throttled by a limit of 16 MiB on the slow disk needs seconds.
 readonly END_S=120
 
-opt_add runtime 6 '[0-9]{1,4}' "seconds of changes under load"
-opt_parse "Limits of dirty memory changed at random under load." "$@"
+about title "limits of dirty memory, cgroups, memory and devices changed at random under load"
+about replays "none: looks for hangs, splats, lost data and counters that go backwards"
+about wall 60
+about programs awk dd cmp paste
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK
+axis runtime 6 '1..9999 s' "seconds of changes under load" wall=4
+measures 'stress_changes, stress_cgroups' count - "settings changed, and cgroups made, under load"
+case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
 # pick(words...) - one of them
@@ -114,7 +120,7 @@ function grown() {
 	done
 }
 
-wb_begin awk dd cmp paste
+wb_begin
 need_wbdisk
 cgroups_check
 dirtyable AVAIL
@@ -156,8 +162,8 @@ for disk in "${DISKS[@]}"; do
 	bdi_set max_ratio 100 "wbd-$disk"
 	wbdisk_set "$disk" link_mbps 1000
 done
-metric stress_changes "$CHANGES" count
-metric stress_cgroups "$(cat "$WB_OUT/churned")" count
+metric stress_changes "$CHANGES"
+metric stress_cgroups "$(cat "$WB_OUT/churned")"
 check "no task hangs" tasks_end $END_S "${tasks[@]}"
 rm -f "$WB_OUT"/pattern?
 check "no data is lost" [ ! -e "$WB_OUT/lost" ]

@@ -67,10 +67,43 @@ readonly HARD_MAX=$((104 * MIB)) HARD_SLACK=1.02
 readonly MANY_S=40 MANY_SHARE=1.25
 readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=250
 
-opt_add part all "all|${PARTS// /|}" "one part, or all"
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_add mib "$STICK_MIB" '[0-9]{2,5}' "MiB written to the stick"
-opt_parse "Time limit of dirty data: thresholds, sync time, pauses, several devices and cgroups." "$@"
+about title \
+	"time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents"
+about replays "none: tests vm.dirty_drain_ms; without it, it measures what it can"
+about wall 160
+about programs awk dd filefrag
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
+about series
+axis part all "all|${PARTS// /|}" "one part, or all"
+axis fs xfs 'xfs|ext4' "file system of the disk"
+axis mib "$STICK_MIB" '10..99999 MiB' "written to the stick"
+measures stick_sync_s_L s lower "sync after the writer to a stick ended; L: time limit on or off"
+measures stick_write_s_L s - "that writer's own time"
+measures stick_mbps_L MB/s higher "the file, sync included"
+measures stick_dirty_L bytes - "dirty and under writeback at the writer's end"
+measures 'stick_block_ms_L, step_block_ms, lower_block_ms' ms lower \
+	"longest time that a writer was held in one go"
+measures step_s s lower "until dirty memory is back below the limit of a disk that became slow"
+measures 'step_dirty_before, step_dirty_after' bytes - "dirty memory at that step, and in the end"
+measures 'lower_dirty_before, lower_dirty_after' bytes - \
+	"dirty memory when a limit far below it is set, and 8 s later"
+measures lower_written bytes - "what a writer wrote in these 8 s"
+measures 'fast_solo_mbps_L, fast_beside_mbps_L' MB/s higher \
+	"a fast disk alone, and while a stick is written"
+measures 'quiet_rate_before, quiet_rate_after' kB/s - \
+	"estimate before and after a minute of small fsyncs"
+measures 'pause_rate_before, pause_rate_after' kB/s - \
+	"estimate before and after bursts with pauses of 15 s"
+measures 'burst_fresh_s, burst_quiet_s, burst_unlimited_s' s lower \
+	"writing a burst with a fresh estimate, after that minute, without limit"
+measures extents_F_N_L count lower \
+	"in how many pieces N files are that were written at once, by file system"
+measures light_slept_ms_L ms lower \
+	"how long a light cgroup slept beside a noisy one, from the trace"
+measures 'light_global_ms_L, light_cgroup_ms_L, light_device_ms_L' ms lower \
+	"the same by cause, from memory.stat"
+measures groups_max_dirty_L bytes - "peak of dirty + writeback pages of both"
+case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
 # ---- helpers ---------------------------------------------------------------
@@ -210,11 +243,11 @@ function stick() {
 	WRITE_S=$TOOK
 	sync_seconds
 	sampler_stop
-	metric "stick_dirty_$1" "$dirty" bytes
-	metric "stick_write_s_$1" "$WRITE_S" s
-	metric "stick_sync_s_$1" "$TOOK" s
-	metric "stick_block_ms_$1" "$block" ms
-	metric "stick_mbps_$1" "$(calc "${OPT[mib]} * $MIB / 1e6 / ($WRITE_S + $TOOK)")" MB/s
+	metric "stick_dirty_$1" "$dirty"
+	metric "stick_write_s_$1" "$WRITE_S"
+	metric "stick_sync_s_$1" "$TOOK"
+	metric "stick_block_ms_$1" "$block"
+	metric "stick_mbps_$1" "$(calc "${OPT[mib]} * $MIB / 1e6 / ($WRITE_S + $TOOK)")"
 	SYNC=$TOOK BLOCK=$block
 	rm "$MNT/$1"
 	sync
@@ -270,10 +303,10 @@ function test_step() {
 	block=$(longest_block "$WB_OUT/throttle_step.txt")
 	stop_tasks "$WRITER"
 	wbdisk_set step link_mbps 1000
-	metric step_dirty_before "$before" bytes
-	metric step_dirty_after "$after" bytes
-	metric step_s "${first:-25}" s
-	metric step_block_ms "$block" ms
+	metric step_dirty_before "$before"
+	metric step_dirty_after "$after"
+	metric step_s "${first:-25}"
+	metric step_block_ms "$block"
 	note "estimate $(drain BdiDrainRate) kB/s, limit $(drain BdiDrainLimit) kB"
 	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
 	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
@@ -313,10 +346,10 @@ function test_lower() {
 	block=$(longest_block "$WB_OUT/throttle_lower.txt")
 	written=$(stat -c %s "$MNT/more")
 	stop_tasks "$WRITER"
-	metric lower_dirty_before "$before" bytes
-	metric lower_dirty_after "$after" bytes
-	metric lower_written "$written" bytes
-	metric lower_block_ms "$block" ms
+	metric lower_dirty_before "$before"
+	metric lower_dirty_after "$after"
+	metric lower_written "$written"
+	metric lower_block_ms "$block"
 	check "lower: the writer is not held" holds "$written > 0 && $block <= $STEP_BLOCK_MS"
 	check "lower: dirty memory comes down" \
 		holds "$before > $LOWER_MIB * $MIB * .9 && $before - $after >= $LOWER_MBPS * 1e6 * $LOWER_S / 2"
@@ -349,8 +382,8 @@ function test_beside() {
 		write_file "$FAST_MIB" "$MNT/beside"
 		DD_ARGS=()
 		stop_tasks "$WRITER"
-		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")" MB/s
-		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")" MB/s
+		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")"
+		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")"
 		[ "$label" = off ] || SHARE=$(calc "$solo / $TOOK")
 		wbdisk_set stick link_mbps 1000
 		disk_drop fast
@@ -383,9 +416,9 @@ function test_quiet() {
 		sleep "$QUIET_S"
 	done
 	write_file "$BURST_MIB" "$MNT/file"
-	metric burst_fresh_s "$fresh" s
-	metric burst_quiet_s "$TOOK" s
-	metric burst_unlimited_s "$unlimited" s
+	metric burst_fresh_s "$fresh"
+	metric burst_quiet_s "$TOOK"
+	metric burst_unlimited_s "$unlimited"
 	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
 	drop_file "$MNT/file"
 	limit "$PAUSE_MS"
@@ -420,7 +453,7 @@ function pieces() {
 	for ((i = 0; i < $3; i++)); do
 		PIECES=$((PIECES + $(extents "/mnt/extents/file$i")))
 	done
-	metric "extents_${1}_${3}_$2" "$PIECES" count
+	metric "extents_${1}_${3}_$2" "$PIECES"
 	disk_drop extents
 }
 
@@ -461,11 +494,11 @@ function groups() {
 	stop_tasks "$WRITER"
 	sampler_summary "$csv" S
 	PEAK=$((S[dirty] * PAGE))
-	metric "light_slept_ms_$1" "$SLEPT" ms
-	metric "groups_max_dirty_$1" "$PEAK" bytes
+	metric "light_slept_ms_$1" "$SLEPT"
+	metric "groups_max_dirty_$1" "$PEAK"
 	for key in global cgroup device; do
 		after=$(cgroup_stat "light$1" "dirty_throttle_${key}_us")
-		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")" ms
+		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")"
 	done
 	wbdisk_set "groups$1" link_mbps 1000
 	disk_drop "groups$1"
@@ -545,7 +578,7 @@ function test_groups() {
 }
 
 declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
-wb_begin awk dd filefrag
+wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
 cgroups_check

@@ -22,10 +22,21 @@ readonly JOURNAL_MIB=128
 readonly WRITER_MIB=4
 readonly WRITERS_RATIO=0.95	# against nodelalloc alone
 
-opt_add dirty-mib 143 '[1-9][0-9]{0,3}' "MiB that are dirty in another file; 143 MiB are 150 MB"
-opt_add writers 32 '[0-9]{1,3}' "tasks that write and fsync; 0 = no such test"
-opt_add runtime 3 '[1-9][0-9]{0,2}' "seconds they run"
-opt_parse "ext4: what fsync of a small file waits for." "$@"
+about title "fsync of a small file on ext4 while another one is dirty, and of many tasks at once"
+about replays \
+	"none: tests dioread_nolock with nodelalloc; fails on the stock kernel, which ignores it"
+about wall 50
+about programs awk dd fio jq mke2fs e2fsck
+about series
+about not_fast \
+	"where computing, which bounds its many writers, costs nothing (without them: --writers 0)"
+axis dirty-mib 143 '1..9999 MiB' "what is dirty in another file"
+axis writers 32 0..999 "tasks that write 16 KiB and fsync; 0 = no such test"
+axis runtime 3 '1..600 s' "seconds they run"
+measures commit_fsync_max_M s lower \
+	"longest fsync of a new 4-KiB file while another file is dirty, mount options M"
+measures commit_writer_iops_M iops higher "writes of 16 KiB with an fsync each, all tasks"
+case_parse "$@"
 
 # run_fsync(options) - sets WORST to the longest fsync in s
 function run_fsync() {
@@ -41,7 +52,7 @@ function run_fsync() {
 		now_us end
 		WORST=$(awk -v w="$WORST" -v us=$((end - start)) 'BEGIN { s = us / 1e6; print (s > w ? s : w) }')
 	done
-	metric "commit_fsync_max_${1//,/_}" "$WORST" s
+	metric "commit_fsync_max_${1//,/_}" "$WORST"
 	disk_teardown
 }
 
@@ -54,11 +65,11 @@ function run_writers() {
 		--time_based --runtime="${OPT[runtime]}" --randseed="${OPT[seed]}" \
 		--clocksource=clock_gettime --output-format=json > "$WB_OUT/fio_${1//,/_}.json" || die "fio fails"
 	IOPS=$(jq '.jobs[0].write.iops' "$WB_OUT/fio_${1//,/_}.json")
-	metric "commit_writer_iops_${1//,/_}" "$IOPS" iops
+	metric "commit_writer_iops_${1//,/_}" "$IOPS"
 	ext4_end
 }
 
-wb_begin awk dd fio jq mke2fs e2fsck
+wb_begin
 need_wbdisk
 ktap_set_plan 5
 # The flusher stays out of it: nothing is old or over a limit.

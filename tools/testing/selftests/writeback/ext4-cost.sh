@@ -26,9 +26,19 @@ readonly MBPS_RATIO=0.95	# at least, 10M
 # At most, against delalloc; "4K" against alloc_ahead_kb=0.
 declare -Ar COST_RATIO=([1M]=1.05 [64K]=1.2 [over]=1.05 [4K]=1.02)
 
-opt_add mib 256 '[1-9][0-9]{0,4}' "MiB of each file"
-opt_add disk-set "" '([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?' "override attributes of the modelled disk"
-opt_parse "ext4: CPU time and speed of buffered writes without delayed allocation." "$@"
+about title \
+	"CPU time and speed of buffered writes to ext4 without delayed allocation, against with it"
+about replays "none: tests allocation ahead of the copy; skips on a kernel without it"
+about wall 120
+about programs awk dd mke2fs e2fsck
+about series
+about not_fast "where computing costs nothing"
+axis mib 256 '1..16384 MiB' "size of each file written"
+axis_disk_set
+measures cpu_ns_per_page_X ns lower \
+	"virtual CPU time (1 ns = 1 instruction) per 4-KiB page written"
+measures write_mbps_X MB/s higher "dd's own figure"
+case_parse "$@"
 
 declare -A NS MBPS
 
@@ -67,13 +77,13 @@ function run_mount() {
 			rm -f "$MNT/file"
 			cost "${size}_$suffix" "$size" 1 || die "dd fails"
 		fi
-		metric "cpu_ns_per_page_${size}_$suffix" "${NS[${size}_$suffix]}" ns
-		[ "$size" != 10M ] || metric "write_mbps_${size}_$suffix" "${MBPS[10M_$suffix]}" MB/s
+		metric "cpu_ns_per_page_${size}_$suffix" "${NS[${size}_$suffix]}"
+		[ "$size" != 10M ] || metric "write_mbps_${size}_$suffix" "${MBPS[10M_$suffix]}"
 	done
 	ext4_end
 }
 
-wb_begin awk dd mke2fs e2fsck
+wb_begin
 need_wbdisk
 ext4_need alloc_ahead_kb "this kernel's ext4 allocates page by page without delalloc"
 ktap_set_plan 6

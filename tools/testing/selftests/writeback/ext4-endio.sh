@@ -56,8 +56,17 @@ declare -Ar RESULTS=(
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]}))
 )
 
-opt_add part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
-opt_parse "ext4: no loss without an error, no stale data, when writeback fails at its end." "$@"
+about title \
+	"ext4 with no block left for a split, and with write errors: the data or an error, never old data"
+about replays "none: fails on the stock kernel, which loses data and lets fsync return 0"
+about wall 60
+about programs awk cmp dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
+about kernel QUOTA QFMT_V2
+about series
+axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
+measures endio_lost_X count lower \
+	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
+case_parse "$@"
 
 # fresh(options, [options of mke2fs...]) - new file system over old data
 function fresh() {
@@ -99,7 +108,7 @@ function run_nospace() {
 	blocks write "$file" 0 "$NOSPACE_PAGES" 2 "$log.write"
 	ext4_remount "$1" || die "cannot mount again"
 	blocks verify "$file" 0 "$NOSPACE_PAGES" 2 "$log.verify"
-	metric "endio_lost_nospace_${1//,/_}" "$(ext4_word "$log.verify" zero)" count
+	metric "endio_lost_nospace_${1//,/_}" "$(ext4_word "$log.verify" zero)"
 	check "$1: full: the data, or an error" honest "$log.write" "$log.verify"
 	check "$1: full: no old data" no_stale "$log.verify"
 	umount_fs "$MNT"
@@ -129,7 +138,7 @@ function run_convert() {
 	cat "$WB_OUT/convert.note"
 	ext4_remount delalloc || die "cannot mount again"
 	blocks verify "$file" "$first" "$pages" 1 "$log.verify"
-	metric endio_lost_convert "$(ext4_word "$log.verify" zero)" count
+	metric endio_lost_convert "$(ext4_word "$log.verify" zero)"
 	# No result if the two extents did not become one: nothing was tested.
 	check "convert: the conversion did fail" eval "dmesg_new | grep -q 'failed to convert'"
 	check "convert: the data, or an error" honest "$log.write" "$log.verify"
@@ -205,7 +214,7 @@ function run_switch() {
 	ext4_remount "$1" || die "cannot mount again"
 	head -c $((SWITCH_KIB << 10)) "$file" | tr -d 'AB' | wc -c > "$WB_OUT/lost"
 	note "$what: $(cat "$WB_OUT/lost") bytes of $((SWITCH_KIB << 10)) are lost"
-	metric "endio_lost_switch_${3}_${1//,/_}" "$(cat "$WB_OUT/lost")" count
+	metric "endio_lost_switch_${3}_${1//,/_}" "$(cat "$WB_OUT/lost")"
 	check "$what: nothing is lost" [ "$(cat "$WB_OUT/lost")" -eq 0 ]
 	ext4_end
 }
@@ -294,7 +303,7 @@ function run_quota() {
 	blocks verify "$file" "$first" "$QUOTA_PAGES" 1 "$log.verify"
 	written=$(ext4_word "$log.write" written)
 	there=$(ext4_word "$log.verify" data)
-	metric "endio_lost_quota_${1//,/_}" $((written - there)) count
+	metric "endio_lost_quota_${1//,/_}" $((written - there))
 	check "$1: quota: what write() took is there" holds "$written > 0 && $written <= $there"
 	umount_fs "$MNT"
 	check "$1: quota: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
@@ -354,7 +363,7 @@ function part_quota() {
 	each run_quota
 }
 
-wb_begin awk cmp dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
+wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 case ${OPT[part]} in

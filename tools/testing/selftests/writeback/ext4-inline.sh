@@ -34,7 +34,12 @@ readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast 
 readonly NOLOCK=(delalloc "nodelalloc,dioread_nolock")
 readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal data=writeback)
 
-opt_parse "ext4: files that leave the inode (inline_data)." "$@"
+about title \
+	"files that leave the inode (inline_data), with what was written before and after compared"
+about replays "none: fails on the stock kernel, where old content comes back"
+about programs mke2fs e2fsck xfs_io cmp
+about series
+case_parse "$@"
 
 # Options of mke2fs that a scenario needs beside inline_data
 readonly -A FEATURES=([fast]=",fast_commit")
@@ -206,7 +211,7 @@ function run_nojournal() {
 	disk_teardown
 }
 
-wb_begin mke2fs e2fsck xfs_io cmp
+wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 # Nothing moves before it is asked to.

@@ -9,5 +9,11 @@
 # shellcheck source=lib-kunit.sh
 . "$WB_DIR/lib-kunit.sh"
 
-opt_parse "KUnit suite of ext4's extents: insert, merge, split, convert." "$@"
+about title "KUnit suite of ext4's extents: insert, merge, split, convert"
+about replays \
+	"none: tests rules of dioread_nolock with nodelalloc; skips on a kernel without the suite"
+about wall 10
+about kernel KUNIT
+about series
+case_parse "$@"
 kunit_booted ext4_extents CONFIG_EXT4_KUNIT_TESTS

@@ -18,9 +18,15 @@ readonly SHORT_FORMATS=(plain 1k quota)
 readonly ALL_FORMATS=(plain 1k quota bigalloc inline_data fast_commit nojournal no_extents)
 readonly MOUNTS=("${EXT4_MOUNTS[@]}")
 
-opt_add ops 1000 '[1-9][0-9]{0,5}' "operations for each format and set of mount options"
-opt_add formats short 'short|all' "short: ${SHORT_FORMATS[*]}; all: ${ALL_FORMATS[*]}"
-opt_parse "ext4 against a model of files in memory." "$@"
+about title \
+	"random operations on ext4 against a model in memory, with several file system formats"
+about replays "none: looks for lost, stale or misplaced data"
+about wall 60
+about programs mke2fs e2fsck xfs_io
+about kernel QUOTA QFMT_V2
+axis ops 1000 1..999999 "operations for each format and set of mount options"
+axis formats short 'short|all' "formats: plain, 1k and quota, or all"
+case_parse "$@"
 
 # run_model(format, mount options, seed) - two results
 function run_model() {
@@ -59,7 +65,7 @@ function run_ops() {
 	return "$ret"
 }
 
-wb_begin mke2fs e2fsck xfs_io
+wb_begin
 need_wbdisk
 [ -x "$WB_DIR/ext4_model" ] || skip_all "ext4_model is not built"
 if ! { set_dirty background_bytes "$BACKGROUND" && set_dirty expire_centisecs "$FLUSH_CENTISECS" &&

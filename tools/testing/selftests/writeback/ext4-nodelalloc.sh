@@ -30,11 +30,24 @@ readonly PAGE=4096
 readonly TICKS_PER_S=100	# USER_HZ of /proc/stat
 readonly PATTERN_MIB=16		# data that is compared, kept by the modelled disk
 
-opt_add dd-mib 500 '[1-9][0-9]{0,5}' "MiB that dd writes"
-opt_add cp-mib 2064 '[0-9]{1,6}' "MiB that cp writes, above 2 GiB as reported; 0 = no cp"
-opt_add mounts all 'all|delalloc|nodelalloc|nodelalloc,dioread_nolock|4.19' "one set of mount options, or all"
-opt_disk fifo
-opt_parse "Speed and CPU cost of buffered writes on ext4 with and without delayed allocation." "$@"
+about title "cp and dd on ext4 with delalloc, nodelalloc, and nodelalloc,dioread_nolock"
+about replays "Alibaba Cloud Linux 2: 28 MB/s under nodelalloc,dioread_nolock"
+about wall 260
+about once dd-mib=160 cp-mib=0
+about programs awk dd cp filefrag e2fsck seq
+axis_disk fifo
+axis mounts all 'all|delalloc|nodelalloc|nodelalloc,dioread_nolock|4.19' \
+	"one set of mount options, or all"
+axis dd-mib 500 '1..16384 MiB' "size of the file that dd writes"
+axis cp-mib 2064 '0..16384 MiB' \
+	"size of the file that cp writes, above 2 GiB as published; 0 = no cp"
+measures write_mbps_M MB/s higher "dd's own figure, mount options M"
+measures cpu_ns_per_page_M ns lower \
+	"virtual CPU time (1 ns = 1 instruction) per 4-KiB page written"
+measures mean_request_kib_M KiB higher "mean size of the write requests"
+measures 'extents_M, cp_extents_M' count lower "extents of the file written"
+measures cp_mbps_M MB/s higher "cp of a large file and sync"
+case_parse "$@"
 
 # run_dd(suffix) - the dd and its metrics
 function run_dd() {
@@ -48,17 +61,17 @@ function run_dd() {
 	now_us end
 	cpu_snapshot cpu1
 	disk_write_stat writes1
-	metric "write_mbps_$1" "$(dd_mbps "$log")" MB/s
+	metric "write_mbps_$1" "$(dd_mbps "$log")"
 	# Idle time is exact, busy time is sampled by the tick: take the difference.
 	metric "cpu_ns_per_page_$1" "$(awk -v c="$cpu0 $cpu1" -v us=$((end - start)) \
 		-v pages=$((OPT[dd-mib] * 1048576 / PAGE)) -v ncpu="$(grep -c ^processor /proc/cpuinfo)" -v hz="$TICKS_PER_S" '
 		BEGIN {
 			split(c, t, " ")
 			printf "%.6g", (us * 1e3 * ncpu - (t[3] - t[1]) * 1e9 / hz) / pages
-		}')" ns
+		}')"
 	[ -z "$DISK_NAME" ] || metric "mean_request_kib_$1" "$(awk -v w="$writes0 $writes1" '
-		BEGIN { split(w, s, " "); printf "%.6g", (s[4] - s[2]) / 2 / (s[3] - s[1]) }')" KiB
-	metric "extents_$1" "$(extents "$MNT/dd")" count
+		BEGIN { split(w, s, " "); printf "%.6g", (s[4] - s[2]) / 2 / (s[3] - s[1]) }')"
+	metric "extents_$1" "$(extents "$MNT/dd")"
 	[ "$(stat -c %s "$MNT/dd")" -eq $((OPT[dd-mib] << 20)) ]
 }
 
@@ -70,8 +83,8 @@ function run_cp() {
 	now_us start
 	cp --sparse=never --reflink=never "$MNT/source" "$MNT/copy" && sync "$MNT/copy" || return
 	now_us end
-	metric "cp_mbps_$1" "$(calc "${OPT[cp-mib]} * 1048576 / ($end - $start)")" MB/s
-	metric "cp_extents_$1" "$(extents "$MNT/copy")" count
+	metric "cp_mbps_$1" "$(calc "${OPT[cp-mib]} * 1048576 / ($end - $start)")"
+	metric "cp_extents_$1" "$(extents "$MNT/copy")"
 	[ "$(stat -c %s "$MNT/copy")" -eq $((OPT[cp-mib] << 20)) ] &&
 		[ "$(stat -c %b "$MNT/copy")" -ge $((OPT[cp-mib] << 11)) ]
 }
@@ -122,7 +135,7 @@ function run_mount() {
 	[ "$1" != 4.19 ] || echo 0 > "$REPLAY"
 }
 
-wb_begin awk dd cp filefrag e2fsck seq
+wb_begin
 [ -z "${OPT[dir]}" ] || skip_all "mounts with its own options: use --disk, not --dir"
 disk_check
 mounts=("${MOUNTS[@]}")

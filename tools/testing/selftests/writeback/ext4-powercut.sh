@@ -30,8 +30,14 @@ readonly OLD_SEED=1 NEW_SEED=2
 # around both commits.
 readonly CUTS_S=(9 5.2 .2 4.9 5.05 6 10.1 12 14.9 15.2)
 
-opt_add cuts 3 '[1-9][0-9]?' "how many moments the power is cut at"
-opt_parse "ext4: files after a power cut, with and without delayed allocation." "$@"
+about title "what new, replaced and fsynced files on ext4 hold after a power cut"
+about replays \
+	"none: with nodelalloc,dioread_nolock no worse than with delalloc; skips where that is ignored"
+about wall 60
+about programs dd mke2fs e2fsck xfs_io
+about series
+axis cuts 3 1..99 "how many moments of each set of mount options the power is cut at"
+case_parse "$@"
 
 # put(file, seed) - truncate the file and write PAGES, without fsync
 function put() {
@@ -180,7 +186,7 @@ function run_replaced() {
 	end "$what"
 }
 
-wb_begin dd mke2fs e2fsck xfs_io
+wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock

@@ -33,8 +33,19 @@ readonly SMALL_MIB=32 SMALL_BIO_KIB=512
 readonly TREE_SECTORS=8	# a block of 4 KiB
 readonly KILLED_MIB=64 KILLED_MBPS=10 KILLED_DIRTY=$((8 << 20))
 
-opt_add mib 256 '[1-9][0-9]{0,3}' "MiB of the file appended to"
-opt_parse "ext4: extents, requests and st_blocks with nodelalloc,dioread_nolock." "$@"
+about title \
+	"splits at the end of I/O, extents, st_blocks and remounts of ext4 with nodelalloc,dioread_nolock"
+about replays "none: tests appends beside writeback; skips on a kernel that does not count splits"
+about wall 30
+about programs awk dd filefrag mke2fs e2fsck xfs_io sha256sum
+about kernel FTRACE
+about series
+axis mib 256 '1..9999 MiB' "size of the file appended to"
+measures 'shape_endio_splits_X, shape_extents_X' count lower \
+	"extents split at the end of I/O, and left, after an append beside writeback"
+measures shape_conversions_X count - "extents that became written at the end of I/O"
+measures shape_bio_kib_X KiB higher "mean size of writeback's bios"
+case_parse "$@"
 
 # fresh([options of mke2fs...])
 function fresh() {
@@ -69,10 +80,10 @@ function run_append() {
 		awk '{ sum += $1 } END { print NR ? sum / 2 / NR : 0 }')
 	trace_remove "$trace"
 	extents=$(extents "$MNT/file")
-	metric "shape_conversions_$name" "$conversions" count
-	metric "shape_endio_splits_$name" "$splits" count
-	metric "shape_bio_kib_$name" "$kib" KiB
-	metric "shape_extents_$name" "$extents" count
+	metric "shape_conversions_$name" "$conversions"
+	metric "shape_endio_splits_$name" "$splits"
+	metric "shape_bio_kib_$name" "$kib"
+	metric "shape_extents_$name" "$extents"
 	check "append, $name: blocks were unwritten until their I/O" [ "$conversions" -gt 0 ]
 	check "append, $name: no split at the end of I/O" [ "$splits" -eq 0 ]
 	check "append, $name: few extents" [ "$extents" -le $((mib / PIECE_MIB + EXTENTS_MORE)) ]
@@ -185,7 +196,7 @@ function run_killed() {
 	disk_teardown
 }
 
-wb_begin awk dd filefrag mke2fs e2fsck xfs_io sha256sum
+wb_begin
 need_wbdisk
 ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 [ -d "$TRACING/events/ext4/ext4_ext_split_endio" ] || skip_all "this kernel's ext4 does not trace splits"

@@ -47,12 +47,24 @@ readonly FAULTS=("write %d 16384" "write %d 65536" "any %d 16384" "flush 0 1")
 # waits for a fast commit, which waits to lock updates.
 readonly SMALL_MIB=80 SMALL_GROUP=8192
 
-opt_add rounds 14 '[1-9][0-9]{0,3}' "how many rounds"
-opt_add first 0 '[0-9]{1,4}' "number of the first round"
-opt_add ms 2500 '[1-9][0-9]{2,5}' "milliseconds of a round"
-opt_add format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "all in turn, or one of ${FORMATS[*]%:*}"
-opt_add faults no 'no|yes' "may rounds end with a disk that refuses accesses?"
-opt_parse "ext4 under changing mount options, latency and load." "$@"
+about title \
+	"random work on ext4 while mount options, latency, free space and more change; power cuts, write errors"
+about replays \
+	"none: looks for lost, stale or misplaced data; fails on the stock kernel, whose bugs it finds"
+about wall 60
+about programs mke2fs e2fsck
+about kernel QUOTA QFMT_V2
+about series
+axis rounds 14 1..9999 "how many rounds"
+axis first 0 0..9999 "number of the first round"
+axis ms 2500 '100..999999 ms' "length of a round"
+axis faults no 'no|yes' "may rounds end with a disk that refuses accesses"
+axis format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "format, all in turn or one"
+measures 'torture_ops, torture_acks, torture_remounts' count - \
+	"operations, fsyncs that returned 0, and remounts beside them"
+measures 'torture_cuts, torture_faults' count - "power cuts, and accesses that the disk refused"
+measures torture_bytes bytes - "data compared afterwards"
+case_parse "$@"
 
 # draw(number, salt, below) - pseudo-random, by the seed and both
 function draw() {
@@ -217,7 +229,7 @@ function run_round() {
 	fi
 }
 
-wb_begin mke2fs e2fsck
+wb_begin
 need_wbdisk
 pc_need
 [ -x "$WB_DIR/ext4_torture" ] || skip_all "ext4_torture is not built"
@@ -236,11 +248,11 @@ for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
 	fi
 	run_round "$n" "${format%:*}" "$end"
 done
-metric torture_ops "$ops" count
-metric torture_acks "$acks" count
-metric torture_remounts "$remounts" count
-metric torture_cuts "$cuts" count
-metric torture_faults "$faults" count
-metric torture_bytes $((words * 8)) bytes
+metric torture_ops "$ops"
+metric torture_acks "$acks"
+metric torture_remounts "$remounts"
+metric torture_cuts "$cuts"
+metric torture_faults "$faults"
+metric torture_bytes $((words * 8))
 check_dmesg
 ktap_finished

@@ -35,8 +35,19 @@ readonly SLOW_MBPS=8 SLOW_MIB=16
 readonly MEMORY_MIB=64 CGROUP_BYTES=16777216 SPARE_MIB=96 RAM_MIB=8192
 readonly SUSPEND_S=3	# and a second of CPU time
 
-opt_add part all "all|${PARTS// /|}" "one part, or all"
-opt_parse "Stalls, signals, freeze, suspend, little memory: who waits how long." "$@"
+about title \
+	"stalls of 1 to 60 s, SIGKILL, little memory, freeze, remount, suspend: who waits how long (ext4, XFS)"
+about replays \
+	"none: looks for hangs, for waits longer than the disk's own, and for charges that stay"
+about wall 60
+about programs awk dd cmp mke2fs xfs_io fsfreeze dmsetup
+about kernel BLK_DEV_DM CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK MD
+about not_fast "where a cgroup's reclaim gives up before any time has passed"
+axis part all "all|${PARTS// /|}" "one part, or all"
+measures 'faults_kill_ms_X, faults_kill_fsync_ms_X, faults_memory_ms_X' ms lower \
+	"until a killed task was gone, or 64 MiB were written"
+measures faults_excess_ms ms lower "longest wait beyond the disk's own"
+case_parse "$@"
 
 # dirty(file, MiB) - in the page cache
 function dirty() {
@@ -100,7 +111,7 @@ function test_kill() {
 	check "$1: kill: the writer is throttled" waits_in $pid balance_dirty_pages
 	kill -KILL $pid
 	took_ms ms wait $pid 2> /dev/null
-	metric "faults_kill_ms_${1//[ ,]/_}" "$ms" ms
+	metric "faults_kill_ms_${1//[ ,]/_}" "$ms"
 	check "$1: kill: it is gone at once" holds "$ms <= $KILL_MS"
 	wbdisk_set test link_mbps $SLOW_MBPS
 	restore_dirty
@@ -113,7 +124,7 @@ function test_kill() {
 	note "it waits in $(awk 'NR < 4 { sub(/.*\] /, ""); sub(/\+.*/, ""); printf "%s ", $0 }' "/proc/$pid/stack")"
 	kill -KILL $pid
 	took_ms ms wait $pid 2> /dev/null
-	metric "faults_kill_fsync_ms_${1//[ ,]/_}" "$ms" ms
+	metric "faults_kill_fsync_ms_${1//[ ,]/_}" "$ms"
 	# It has to wait for what was submitted.
 	check "$1: kill: who waits for writeback ends when the data is written" in_time "$ms" $((SLOW_MIB * 1048576 / SLOW_MBPS / 1000000 + 1))
 }
@@ -135,7 +146,7 @@ function test_memory() {
 	note "$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo) of $free MiB left"
 	took_ms ms dd if="$PATTERN" of="$MNT/file" bs=1M conv=fsync status=none
 	check "$1: memory: so does a machine with little of it" cmp "$MNT/file" "$PATTERN"
-	metric "faults_memory_ms_${1//[ ,]/_}" "$ms" ms
+	metric "faults_memory_ms_${1//[ ,]/_}" "$ms"
 	umount_fs /mnt/fill
 }
 
@@ -213,7 +224,7 @@ function test_suspend() {
 }
 
 RESULTS=([stall]=9 [kill]=4 [memory]=5 [freeze]=7 [remount]=6 [suspend]=5)
-wb_begin awk dd cmp mke2fs xfs_io fsfreeze dmsetup
+wb_begin
 need_wbdisk
 cgroups_check
 OPT[disk]=sata OPT[stack]=linear OPT[dir]=
@@ -221,6 +232,6 @@ stack_check
 faults_pattern $MEMORY_MIB
 EXCESS=0
 faults_run
-metric faults_excess_ms $EXCESS ms
+metric faults_excess_ms $EXCESS
 check_dmesg
 ktap_finished

@@ -34,8 +34,18 @@ readonly META_S=35
 readonly FULL_MIB=24
 readonly FILES=40 QUOTA_MIB=8
 
-opt_add part all "all|${PARTS// /|}" "one part, or all"
-opt_parse "Errors of writeback: who is told, and what is left." "$@"
+about title \
+	"EIO for data, journal and metadata, timeouts, removal, ENOSPC, EDQUOT: who is told, what is left (ext4, XFS)"
+about replays \
+	"none: looks for errors that nobody or the wrong one hears of, and charges that stay"
+about wall 60
+about programs awk dd cmp filefrag mke2fs e2fsck debugfs dumpe2fs xfs_repair xfs_quota setpriv
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK QUOTA QFMT_V2
+axis part all "all|${PARTS// /|}" "one part, or all"
+measures faults_injected_X count - "commands that failed on purpose"
+measures 'faults_hang_ms_X, faults_remove_ms_X' ms lower \
+	"until fsync failed, or the disk was gone"
+case_parse "$@"
 
 # overwrite(file) - its first MiB, in the page cache
 function overwrite() {
@@ -127,7 +137,7 @@ function test_hang() {
 	overwrite "$file"
 	wbdisk_set test fail_range "write $(first_sector "$file") 8 timeout"
 	took_ms ms told T "$one" || ms=0
-	metric "faults_hang_ms_${1//[ ,]/_}" "$ms" ms
+	metric "faults_hang_ms_${1//[ ,]/_}" "$ms"
 	check "$1: hang: fsync fails in time" \
 		holds "$ms >= $TIMEOUT_MS && $ms <= $TIMEOUT_MS + $TIMEOUT_LATE_MS"
 	faults_clear
@@ -195,7 +205,7 @@ function test_remove() {
 	dd if="$PATTERN" of="$file" conv=notrunc status=none bs=1M &
 	sleep .05
 	took_ms ms wbdisk_set test power 0
-	metric "faults_remove_ms_${1//[ ,]/_}" "$ms" ms
+	metric "faults_remove_ms_${1//[ ,]/_}" "$ms"
 	wait $!
 	overwrite "$file" 2> /dev/null
 	check "$1: remove: each open file is told" eval "[ '$(fd_sync "$one")' != ok ] && [ '$(fd_sync "$two")' != ok ]"
@@ -270,12 +280,12 @@ function test_quota() {
 }
 
 RESULTS=([data]=7 [hang]=3 [journal]=6 [meta]=5 [remove]=6 [full]=7 [quota]=6)
-wb_begin awk dd cmp filefrag mke2fs e2fsck debugfs dumpe2fs xfs_repair xfs_quota setpriv
+wb_begin
 need_wbdisk
 faults_pattern 2
 faults_run
 for part in "${!INJECTED[@]}"; do
-	metric "faults_injected_$part" "${INJECTED[$part]}" count
+	metric "faults_injected_$part" "${INJECTED[$part]}"
 done
 check_dmesg
 ktap_finished

@@ -20,11 +20,18 @@ readonly STRESSORS="aiol chattr copy-file dentry dir dirdeep dirmany dnotify dup
 readonly QUICK="fallocate fiemap fpunch hdd io iomix sync-file"
 readonly LOADFILE=/usr/share/dbench/client.txt
 
-opt_add stressors quick 'quick|all' "stress-ng: those that write a lot, or all of its io and file system classes"
-opt_add ops 50 '[1-9][0-9]{0,5}' "operations of each stressor"
-opt_add dbench-s 1 '[1-9][0-9]{0,3}' "seconds of dbench"
-opt_add fs all 'all|ext4|xfs' "file system"
-opt_parse "Foreign tests: fio verify, stress-ng, dbench, fs_mark." "$@"
+about title "fio's verify jobs, stress-ng, dbench, fs_mark on ext4 and XFS: compare two kernels"
+about replays "none: looks for what fails on one kernel only"
+about wall 90
+about once fs=ext4
+about programs fio
+about own_programs fs_mark dbench stress-ng
+axis stressors quick 'quick|all' \
+	"of stress-ng: those that write a lot, or all of its io and file system classes"
+axis ops 50 1..999999 "operations of each stressor"
+axis dbench-s 1 '1..9999 s' "seconds of dbench, each of two runs"
+axis fs all 'all|ext4|xfs' "file system"
+case_parse "$@"
 
 # run(name, cmd...) - one result; what it said if it fails
 function run() {
@@ -81,7 +88,7 @@ function test_fs() {
 	disk_teardown
 }
 
-wb_begin fio fs_mark dbench stress-ng
+wb_begin
 need_wbdisk
 read -ra NAMES <<< "$QUICK"
 [ "${OPT[stressors]}" = quick ] || read -d '' -ra NAMES <<< "$STRESSORS"

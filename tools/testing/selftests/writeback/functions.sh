@@ -1,18 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Shell functions for the writeback selftests: options, KTAP, metrics, saved
-# settings, cleanup.  Disks and file systems are in lib-disk.sh, which this file
-# sources.  A case looks like this:
+# Shell functions for the writeback selftests: KTAP, saved settings, cleanup.  What
+# a case says about itself, and its options, are in lib-case.sh, disks and file
+# systems in lib-disk.sh, both of which this file sources.  A case looks like this
+# ("./new NAME" writes one):
 #
 #	. "$(dirname "$0")/functions.sh"
-#	opt_add  fs xfs 'xfs|ext4' "file system"
-#	opt_disk				# --disk --disk-set --dir --erase
-#	opt_parse "What the case shows." "$@"	# may exit: 0 help, 2 bad option
-#	wb_begin fio jq				# header, root, tools; may SKIP
+#	about title "what the case shows"
+#	about replays "none: what it is for"
+#	about programs fio jq
+#	axis_disk sata				# --disk --disk-set --dir --erase
+#	axis fs xfs 'xfs|ext4' "file system"
+#	measures write_mbps MB/s higher "speed of its writer"
+#	case_parse "$@"				# may exit: 0 help, 2 bad option
+#	wb_begin				# header, root, programs; may SKIP
 #	ktap_set_plan 2
 #	disk_setup "${OPT[fs]}"			# MNT is mounted, DISK_* are set
-#	metric write_mbps 314 MB/s		# before the result it belongs to
+#	metric write_mbps 314			# before the result it belongs to
 #	check "readers ran" [ "$n" -gt 0 ]
 #	check_dmesg				# one result of its own
 #	ktap_finished
@@ -20,91 +25,13 @@
 # Every function returns 0 on success unless it says otherwise.
 
 WB_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-ksft_skip=4
-readonly EXIT_USAGE=2
-
-if [ ! -r "$WB_DIR/../kselftest/ktap_helpers.sh" ]; then
-	echo "$0: no ../kselftest/ktap_helpers.sh: run from a kernel tree or an installed kselftest tree" >&2
-	exit 1
-fi
-# shellcheck source=/dev/null
-. "$WB_DIR/../kselftest/ktap_helpers.sh"
+readonly EXIT_USAGE=2 EXIT_SKIP=4
 
 RETRY_FOR=60		# seconds
 RETRY_INTERVAL=.1	# seconds
 
-# ---- options ---------------------------------------------------------------
-
-declare -A OPT OPT_RE OPT_HELP OPT_GIVEN
-OPT_ORDER=()
-
-# opt_add(name, default, regex, help) - declare the option --name=VALUE
-#	regex - extended regular expression for the whole value; the word "flag"
-#		declares --name without a value, OPT[name] is then 0 or 1
-function opt_add() {
-	OPT[$1]=$2
-	OPT_RE[$1]=$3
-	OPT_HELP[$1]=$4
-	OPT_ORDER+=("$1")
-}
-
-# opt_disk() - declare the options that choose where a case runs
-function opt_disk() {
-	opt_add disk "${1:-sata}" 'fifo|sata|nvme|hdd|usb|dev:/dev/[^ ]+' \
-		"modelled disk, or dev:/dev/X: that block device (its data is lost)"
-	opt_add disk-set "" '([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?' \
-		"override attributes of the modelled disk: attr=value,..."
-	opt_add dir "" '(/.*)?' "run below this existing directory: no module, no mkfs"
-	opt_add erase 0 flag "allow --disk=dev: on a disk that is not QEMU's"
-}
-
-function usage_error() {
-	echo "${0##*/}: $1 (try --help)" >&2
-	exit "$EXIT_USAGE"
-}
-
-function opt_usage() {
-	local name
-	printf 'Usage: %s [--option=value ...]\n\n%s\n\n' "${0##*/}" "$1"
-	for name in "${OPT_ORDER[@]}"; do
-		if [ "${OPT_RE[$name]}" = flag ]; then
-			printf '  --%-24s %s\n' "$name" "${OPT_HELP[$name]}"
-		else
-			printf '  --%-24s %s\n' "$name=${OPT[$name]}" "${OPT_HELP[$name]}"
-		fi
-	done
-	printf '\nExit code: 0 pass, 1 fail, %d bad option, %d skipped.\n' \
-		"$EXIT_USAGE" "$ksft_skip"
-}
-
-# opt_parse(about, args...) - fill OPT, and OPT_GIVEN for what the caller named
-#	about - what --help says the case does
-function opt_parse() {
-	local about=$1 arg name value
-	shift
-	opt_add seed 1 '[0-9]{1,9}' "seed of every pseudo-random choice"
-	for arg in "$@"; do
-		case $arg in
-		--help) opt_usage "$about"; exit 0 ;;
-		--*=*) name=${arg%%=*} value=${arg#*=} ;;
-		--*) name=$arg value=1 ;;
-		*) usage_error "unexpected argument '$arg'" ;;
-		esac
-		name=${name#--}
-		[[ -n "$name" && -n "${OPT_RE[$name]+set}" ]] ||
-			usage_error "unknown option '--$name'"
-		if [ "${OPT_RE[$name]}" = flag ]; then
-			[[ $value =~ ^[01]$ ]] || usage_error "--$name takes no value"
-		elif [ "$arg" = "--$name" ]; then
-			usage_error "--$name needs a value"
-		elif ! [[ $value =~ ^(${OPT_RE[$name]})$ ]]; then
-			usage_error "bad value '$value' for --$name: ${OPT_HELP[$name]}"
-		fi
-		OPT[$name]=$value
-		# shellcheck disable=SC2034 # for the cases
-		OPT_GIVEN[$name]=1
-	done
-}
+# shellcheck source=lib-case.sh
+. "$WB_DIR/lib-case.sh"
 
 # ---- begin, end, skip ------------------------------------------------------
 
@@ -132,7 +59,7 @@ function run_cleanup() {
 # skip_all(reason...) - nothing can be tested here; only before ktap_set_plan
 function skip_all() {
 	ktap_skip_all "$@"
-	exit "$ksft_skip"
+	exit "$EXIT_SKIP"
 }
 
 # die(message...) - the case cannot go on
@@ -140,13 +67,19 @@ function die() {
 	ktap_exit_fail_msg "$@"
 }
 
-# wb_begin(tools...) - KTAP header, cleanup trap, needs root and the tools
+# wb_begin() - KTAP header, cleanup trap, needs root and the case's programs
 function wb_begin() {
-	local tool
+	local program helpers=$WB_DIR/../kselftest/ktap_helpers.sh
+	if [ ! -r "$helpers" ]; then
+		echo "$0: no $helpers: run from a kernel tree or an installed kselftest tree" >&2
+		exit 1
+	fi
+	# shellcheck source=/dev/null
+	. "$helpers"
 	ktap_print_header
 	[ "$(id -u)" -eq 0 ] || skip_all "must be run as root"
-	for tool in "$@"; do
-		command -v "$tool" > /dev/null || skip_all "needs $tool"
+	for program in "${CASE_PROGRAMS[@]}" "${CASE_OWN_PROGRAMS[@]}"; do
+		command -v "$program" > /dev/null || skip_all "needs $program"
 	done
 	trap run_cleanup EXIT
 	trap 'exit 129' HUP
@@ -210,16 +143,6 @@ function alive() {
 # note_file(file) - a whole file as diagnostics
 function note_file() {
 	sed 's/^/# /' "$1"
-}
-
-# metric(name, value, unit) - a measured value, in the form the harness collects: the
-# name in lower case
-function metric() {
-	if [[ $2 =~ ^-?[0-9.]+(e[-+]?[0-9]+)?$ ]]; then
-		printf '# %s: %s %s\n' "${1,,}" "$2" "$3"
-	else
-		note "no value for $1 (got '$2')"
-	fi
 }
 
 # check(description, cmd...) - one KTAP result: pass if cmd succeeds

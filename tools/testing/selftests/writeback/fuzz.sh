@@ -16,8 +16,17 @@ readonly S64_MAX=9223372036854775807 U32_MAX=4294967295 INT_MAX=2147483647
 # Of what a queue or a list may hold, more would only take longer.
 readonly LATENCY_US_MAX=9223372036854775
 
-opt_add values 24 '[1-9][0-9]{0,4}' "values for each attribute"
-opt_parse "Bad values for every attribute of writeback and of the modelled disk." "$@"
+about title \
+	"random, huge, negative, empty and binary values for every attribute of the series and of wbdisk, under load"
+about replays \
+	"none: looks for bad values that are taken, values that change when refused, and splats"
+about programs awk dd
+about once values=12
+about kernel BLK_WBT BLK_WBT_MQ CGROUPS
+about series
+axis values 24 1..99999 "values for each attribute"
+measures 'fuzz_inputs, fuzz_refused' count - "values written, and refused"
+case_parse "$@"
 
 INPUTS=0 REFUSED=0
 VALUE=
@@ -160,7 +169,7 @@ function bad_names() {
 	return $bad
 }
 
-wb_begin awk dd
+wb_begin
 need_wbdisk
 disk_beside ext4 $ON fifo
 wbdisk_create $OFF sata-ssd
@@ -197,8 +206,8 @@ while read -r name low high; do
 	fuzz "$WBDISK_CONFIGFS/$OFF/$name" "$low" "$high"
 done < "$WB_OUT/numbers"
 check "bad names of disks are refused" bad_names
-metric fuzz_inputs $INPUTS count
-metric fuzz_refused $REFUSED count
+metric fuzz_inputs $INPUTS
+metric fuzz_refused $REFUSED
 touch "$WB_OUT/stop"
 check "the disk worked all the time" wait $LOAD
 check "and works" eval "dd if=/dev/zero of=/mnt/$ON/more bs=1M count=4 conv=fsync status=none"

@@ -10,6 +10,26 @@ readonly WBDISK_CONFIGFS=/sys/kernel/config/wbdisk
 readonly FS_UUID=ca1a0000-0000-4000-8000-00000000ca1a
 readonly HASH_SEED=ca1a0000-0000-4000-8000-00000000cafe
 
+about kernel MODULES MODULE_UNLOAD CONFIGFS_FS BLK_DEV HIGH_RES_TIMERS EXT4_FS XFS_FS
+
+# ---- options ---------------------------------------------------------------
+
+readonly WBDISK_PROFILES="sata|nvme|hdd|fifo|usb"
+kind device 'dev:/dev/[A-Za-z0-9_/.:+-]+' dev:/dev/X
+
+# axis_disk(default) - declare the options that choose where a case runs
+function axis_disk() {
+	axis disk "$1" "$WBDISK_PROFILES|@device" \
+		"disk model (wbdisk profile sata-ssd, nvme-ssd, hdd, fifo, usb-stick), or a device of the functional lane" main
+	axis_disk_set
+	axis dir "" @path "run below this existing directory: no module, no mkfs" local
+	axis erase 0 flag "allow --disk=dev: on a disk that is not QEMU's; its data is lost" local
+}
+
+function axis_disk_set() {
+	axis disk-set "" @pairs "attributes of the modelled disk to override"
+}
+
 # ---- the modelled disk -----------------------------------------------------
 
 # load_wbdisk() - load the module unless it is there; 1 if that fails
@@ -158,12 +178,6 @@ function fsck_clean() {
 
 readonly STACK_DM=writeback-selftest
 readonly STACK_CHUNK_KIB=512	# mdadm's own default
-
-# opt_stack() - declare --stack for a case that uses disk_check and disk_setup
-function opt_stack() {
-	opt_add stack none 'none|linear|raid0' \
-		"device on top of the disk: dm-linear, or an md RAID0 of two modelled disks"
-}
 
 # stack_check() - skips or exits if the stack of the options cannot be made
 function stack_check() {

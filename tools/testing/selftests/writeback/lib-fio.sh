@@ -3,6 +3,28 @@
 #
 # Random readers (fio), writers (dd), and what they measured.
 
+# measures_load() - declare what read-latency.sh measures, each with a suffix where
+# there are several runs
+function measures_load() {
+	measures 'read_P[_X], read_max[_X]' us lower \
+		"completion latency of the readers (fio's clat): percentile, or maximum"
+	measures 'read_due_P[_X], read_due_max[_X]' us lower \
+		"--reader=open: the same since each read was due, with what a stalled reader waits before it asks"
+	measures 'read_late[_X]' count lower "--reader=open: reads issued 1 ms or more after they were due"
+	measures 'read_iops[_X]' iops higher "reads per second, all readers"
+	measures 'write_mbps[_X]' MB/s higher "the writer's own figure, 10^6 bytes per second of its run"
+	measures 'drain_s[_X]' s lower "from the first write to the end of sync"
+	measures 'fsync_P[_X], fsync_max[_X]' us lower \
+		"latency of fsync(2) of 4 KiB appended: --probe=fsync"
+	measures 'fsync_count[_X]' count - "how many fsyncs there were"
+	measures 'cpu_idle[_X]' percent - \
+		"share of the guest's CPU time spent idle; near 0 the CPU and not the disk was measured"
+	measures 'disk_inflight_write_peak_bytes[_X]' bytes - \
+		"most bytes of writes inside the modelled disk at once; of two disks, the larger"
+	measures 'disk_write_bytes[_X]' bytes - "what the modelled disk was sent; of two disks, the sum"
+	measures 'disk_writes[_X], disk_flushes[_X]' count - "the same in requests"
+}
+
 # dd_rate(log) - print "bytes seconds" from dd's last line; 1 if it is not there
 function dd_rate() {
 	sed -n 's/^\([0-9]*\) bytes.* copied, \([0-9.e+-]*\) s,.*/\1 \2/p' "$1" | grep .

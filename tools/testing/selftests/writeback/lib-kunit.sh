@@ -3,6 +3,9 @@
 #
 # Results of KUnit suites in the kernel log, as results of a case.
 
+about programs dmesg awk
+measures kunit_cases count - "KUnit cases that ran"
+
 # kunit_log() - a kernel log (stdin) without the time stamps that printk adds
 function kunit_log() {
 	sed 's/^\[[^]]*\] \?//'
@@ -29,13 +32,13 @@ function kunit_relay() {
 		"not ok "*) ktap_test_fail "${line##* }" ;;
 		esac
 	done < "$1.suites"
-	metric kunit_cases "$(grep -cE '^ +(not )?ok [0-9]+ ' "$1.suites")" count
+	metric kunit_cases "$(grep -cE '^ +(not )?ok [0-9]+ ' "$1.suites")"
 }
 
 # kunit_booted(suite, option) - a whole case: the results of a suite that is built in
 # and ran when the kernel booted
 function kunit_booted() {
-	wb_begin dmesg awk
+	wb_begin
 	dmesg | kunit_log > "$WB_OUT/kunit.log"
 	[ "$(kunit_suites "$WB_OUT/kunit.log" "$1")" -gt 0 ] ||
 		skip_all "no results in the kernel log: needs $2, kunit.enable=1, and to run soon after boot"

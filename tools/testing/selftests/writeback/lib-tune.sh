@@ -5,8 +5,17 @@
 # and a writer on a mounted disk, whose metrics get a suffix.  Sourced after
 # functions.sh.
 
-# shellcheck disable=SC2034 # for the cases
+# shellcheck source=lib-fio.sh
+. "$WB_DIR/lib-fio.sh"
+
 readonly SETTING_RE='((vm\.dirty_(background_)?(ratio|bytes)|queue\.(scheduler|max_sectors_kb|wbt_lat_usec|wbt_policy)|bdi\.(max_bytes|max_ratio_fine|strict_limit|max_drain_ms))=[a-z0-9-]+)'
+kind settings "($SETTING_RE(,$SETTING_RE)*)?" KEY=VALUE,...
+
+# measures_load_run() - declare what load_run() measures
+function measures_load_run() {
+	measures_load
+	measures sync_s_X s lower "from the end of dd to the end of sync, what one waits before unplugging"
+}
 
 # setting_file(key) - the file of vm.X, queue.X or bdi.X, the latter two of the disk
 function setting_file() {
@@ -39,20 +48,20 @@ declare -A LOAD	# what load_run() measured, by name_suffix
 # its metrics with _SUFFIX appended, adds sync_s, and fails as it does
 #	sync_s - from the end of dd to the end of sync: the wait before unplugging
 function load_run() {
-	local suffix=$1 out=$WB_OUT/$1 rc name value unit
+	local suffix=$1 out=$WB_OUT/$1 rc name value
 	shift
 	mkdir -p "$out" || return
 	WB_OUT=$out "$WB_DIR/read-latency.sh" --dir="$MNT" --seed="${OPT[seed]}" "$@" \
 		> "$out/ktap" < /dev/null
 	rc=$?
-	while read -r _ name value unit; do
+	while read -r _ name value _; do
 		name=${name%:}_$suffix
 		LOAD[$name]=$value
-		metric "$name" "$value" "$unit"
+		metric "$name" "$value"
 	done < <(grep -E '^# [a-z][a-z0-9_]*: -?[0-9.e+-]+ [^ ]+$' "$out/ktap")
 	if [[ -n "${LOAD[drain_s_$suffix]:-}" && -n "${LOAD[write_mbps_$suffix]:-}" ]]; then
 		LOAD[sync_s_$suffix]=$(calc "${LOAD[drain_s_$suffix]} - ${OPT[mib]} * 1.048576 / ${LOAD[write_mbps_$suffix]}")
-		metric "sync_s_$suffix" "${LOAD[sync_s_$suffix]}" s
+		metric "sync_s_$suffix" "${LOAD[sync_s_$suffix]}"
 	fi
 	[ "$rc" -eq 0 ] || grep -E '^not ok|SKIP' "$out/ktap" | sed 's/^/# /'
 	return "$rc"

@@ -18,14 +18,16 @@ readonly RAW_READ_OFFSET=8g
 readonly SLOW_MBPS=20
 # At rest: nothing moves for this time.
 readonly REST=.3	# seconds
+about programs fio awk dd chrt xfs_io mkfs.xfs mke2fs
+about kernel BLK_WBT BLK_WBT_MQ DEBUG_FS FTRACE
+
 # What is traced of the block layer.
 readonly WRITES='rwbs ~ "*W*"'
 
-# bytes_begin(name, tools...) - as wb_begin; needs the policy, debugfs and tracefs
+# bytes_begin(name) - as wb_begin; needs the policy, debugfs and tracefs
 function bytes_begin() {
 	local name=$1
-	shift
-	wb_begin fio awk dd chrt xfs_io mkfs.xfs mke2fs "$@"
+	wb_begin
 	need_wbdisk
 	wbdisk_create test fifo || die "cannot make a disk"
 	DISK_NAME=wbd-test

@@ -23,9 +23,17 @@ readonly MAPPED=writeback-log
 readonly CONFIGS=(plain:nodelalloc,dioread_nolock 1k:delalloc plain:delalloc
 	1k:nodelalloc,dioread_nolock plain:nodelalloc 1k:nodelalloc)
 
-opt_add points 8 '[1-9][0-9]{0,3}' "flushes that the log is replayed to, spread evenly, for each configuration"
-opt_add configs 2 "[1-${#CONFIGS[@]}]" "how many configurations: the first of ${CONFIGS[*]}"
-opt_parse "ext4 replayed from its log of writes to each flush." "$@"
+about title \
+	"ext4 replayed from the log of its writes to each flush: journal, no foreign blocks, e2fsck"
+about replays "none: looks for lost and stale data"
+about wall 90
+about programs mke2fs e2fsck dmsetup blockdev
+about kernel BLK_DEV_LOOP BLK_DEV_DM DM_LOG_WRITES MD
+axis points 8 1..9999 "flushes looked at for each configuration"
+axis configs 2 "1..${#CONFIGS[@]}" "how many configurations"
+measures logwrites_flushes count - "flushes replayed to"
+measures logwrites_bytes bytes - "data compared afterwards"
+case_parse "$@"
 
 function unmap() {
 	! dmsetup info "$MAPPED" > /dev/null 2>&1 || dmsetup remove --retry --noudevsync "$MAPPED"
@@ -143,7 +151,7 @@ function run_config() {
 	disk_teardown
 }
 
-wb_begin mke2fs e2fsck dmsetup blockdev
+wb_begin
 need_wbdisk
 pc_need
 [ -x "$WB_DIR/log_replay" ] || skip_all "log_replay is not built"
@@ -154,7 +162,7 @@ words=0 looked=0
 for ((n = 0; n < OPT[configs]; n++)); do
 	run_config "$n"
 done
-metric logwrites_flushes "$looked" count
-metric logwrites_bytes $((words * 8)) bytes
+metric logwrites_flushes "$looked"
+metric logwrites_bytes $((words * 8))
 check_dmesg
 ktap_finished

@@ -34,9 +34,20 @@ readonly CONFIGS=(
 	quota:nodelalloc,dioread_nolock
 )
 
-opt_add cuts 14 '[1-9][0-9]{0,2}' "how often the power is cut"
-opt_add config all "all|$(IFS='|'; echo "${CONFIGS[*]}")" "all in turn, or one of ${CONFIGS[*]}"
-opt_parse "Power cuts under random work on ext4 and XFS." "$@"
+about title \
+	"power cuts at random moments of random work on ext4 and XFS: fsync'd data, no foreign blocks, fsck"
+about replays "none: looks for lost and stale data"
+about wall 90
+about once cuts=20
+about programs mke2fs e2fsck mkfs.xfs xfs_repair
+about kernel QUOTA QFMT_V2
+axis cuts 14 1..999 "how often the power is cut"
+axis config all "all|$(IFS='|'; echo "${CONFIGS[*]}")" \
+	"format and mount options, all in turn or one"
+measures 'powercut_cuts, powercut_ops, powercut_acks' count - \
+	"power cuts, operations before them, and fsyncs that returned 0"
+measures powercut_bytes bytes - "data compared afterwards"
+case_parse "$@"
 
 # draw(number, salt, below) - pseudo-random, by the seed and both
 function draw() {
@@ -131,7 +142,7 @@ function data_writeback() {
 	return "$bad"
 }
 
-wb_begin mke2fs e2fsck mkfs.xfs xfs_repair
+wb_begin
 need_wbdisk
 pc_need
 configs=("${CONFIGS[@]}")
@@ -143,10 +154,10 @@ ext4_stale $DISK_MIB
 for ((n = 0; n < OPT[cuts]; n++)); do
 	run_cut "$n" "${configs[n % ${#configs[@]}]}"
 done
-metric powercut_cuts "${OPT[cuts]}" count
-metric powercut_ops "$ops" count
-metric powercut_acks "$acks" count
-metric powercut_bytes $((words * 8)) bytes
+metric powercut_cuts "${OPT[cuts]}"
+metric powercut_ops "$ops"
+metric powercut_acks "$acks"
+metric powercut_bytes $((words * 8))
 check "a disk that gets no flushes fails the test" no_flushes "$n"
 check "data=writeback fails the test" data_writeback $((n + 1))
 disk_teardown

@@ -19,8 +19,17 @@ readonly KEEP=keep KEEP_MIB=4
 # Tasks end with the disk they are waiting for.
 readonly END_S=60
 
-opt_add runtime 8 '[1-9][0-9]{0,3}' "seconds of it"
-opt_parse "Disks, CPUs and the module come and go under load." "$@"
+about title \
+	"disks made and removed by several tasks while others use them, CPUs taken offline, the module unloaded in use"
+about replays "none: looks for hangs, splats and lost data"
+about cpus 2
+about programs awk dd cmp cksum ps
+about once runtime=4
+about kernel CGROUPS MEMCG BLK_CGROUP
+about not_fast "which has one CPU"
+axis runtime 8 '1..9999 s' "seconds of it" wall=4
+measures 'races_disks, races_cpu' count - "disks that came and went, and how often a CPU did"
+case_parse "$@"
 
 # until_stop(task, function, args...) - again and again; how often is in the file
 #	count-FUNCTION-TASK
@@ -103,7 +112,7 @@ function reload() {
 	rmmod wbdisk && insmod "$WB_DIR/test_modules/wbdisk.ko" && loop_until "[ -d $WBDISK_CONFIGFS ]"
 }
 
-wb_begin awk dd cmp cksum ps
+wb_begin
 need_wbdisk
 [ -r "$WB_DIR/test_modules/wbdisk.ko" ] || skip_all "needs test_modules/wbdisk.ko"
 disk_beside ext4 $KEEP sata-ssd
@@ -131,13 +140,13 @@ check "no task hangs" tasks_end $END_S "${tasks[@]}"
 for name in a b c; do
 	wbdisk_destroy $name
 done
-metric races_disks "$(($(total appear) + $(total flash)))" count
+metric races_disks "$(($(total appear) + $(total flash)))"
 check "disks came and went" [ "$(total appear)" -gt 0 ]
 check "the module stayed" [ ! -e "$WB_OUT/unloaded" ]
 check "the disk beside them lost nothing" [ ! -e "$WB_OUT/lost" ]
 if [ -w $CPU_ONLINE ]; then
 	echo 1 > $CPU_ONLINE
-	metric races_cpu "$(total hotplug)" count
+	metric races_cpu "$(total hotplug)"
 	check "a CPU went offline and came back" [ "$(total hotplug)" -gt 0 ]
 else
 	skip_test "a CPU went offline and came back" "one CPU"

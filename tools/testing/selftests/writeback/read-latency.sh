@@ -51,33 +51,43 @@ readonly PERCENTILES=50:90:99:99.9:99.95:99.99
 # while a CPU of 10^9 instructions/s could do three times as many.
 readonly SATURATE_READERS=20 SATURATE_LINK_MBPS=100 SATURATE_MIB=256
 
-opt_add fs xfs 'xfs|ext4|btrfs' "file system: xfs, ext4 or btrfs"
-opt_add sched none 'none|mq-deadline|kyber|bfq' "I/O scheduler"
-opt_add sched-set "" '([a-z_]+=[a-z0-9_]+(,[a-z_]+=[a-z0-9_]+)*)?' \
-	"attributes of the I/O scheduler (queue/iosched): attr=value,..."
-opt_add iocost off 'off|on' "io.cost, with readers and writer in a cgroup each"
-opt_add wbt default 'default|off|[1-9][0-9]{0,7}' \
-	"wbt_lat_usec: as the kernel sets it, 0, or so many us"
-opt_add policy default 'default|bytes|requests' \
-	"wbt_policy: as the kernel sets it, bytes, or requests (all that a kernel without the file has)"
-opt_add writer "" 'idle|direct|buffered|fsync' \
-	"idle, direct, buffered or fsync; without: a suite of four that must replay the report"
-opt_add readers 4 '0|[1-9][0-9]?' "number of readers (0..99); 0 = only the writer"
-opt_add probe none 'none|fsync' "also append 4 KiB and fsync, $PROBE_IOPS times a second"
-opt_add reader fio 'fio|open' \
-	"fio, where each reader waits for its last read, or open_reader: each read when it is due"
-opt_add rate 1000 '[0-9]{1,7}' "Poisson IOPS of each reader; 0 = as fast as they can"
-opt_add mib 1024 '[1-9][0-9]{0,5}' "MiB to write"
-opt_add max-sectors-kb default 'default|[1-9][0-9]{0,4}' "largest request, KiB"
-opt_add reader-prio fifo 'fifo|normal' "SCHED_FIFO or normal readers"
-opt_add runtime 4 '[1-9][0-9]{0,2}' "seconds the readers run"
-opt_add saturate 0 flag "20 readers without a rate limit on a link of 100 MB/s"
-opt_add trace-control 0 flag \
-	"record bytes in flight, wbt's limit and every read over time: control.csv"
-opt_add trace 0 flag "also run xfsdist or ext4dist, biolatency and perf stat"
-opt_stack
-opt_disk sata
-opt_parse "Read latency under writeback: percentiles of fio readers next to a writer." "$@"
+about title "latency of rate-limited random readers while one file is written, then synced"
+about replays "Cloudflare 2017: buffered writeback takes reads from 0.8 to 64 ms at p99.95"
+about wall 25
+about once writer=suite
+about programs fio jq awk dd chrt ionice
+about kernel BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER IOSCHED_BFQ CGROUPS MEMCG \
+	BLK_CGROUP BLK_CGROUP_IOCOST BLK_DEV_DM MD MD_RAID0
+axis_disk sata
+axis fs xfs 'xfs|ext4|btrfs' "file system of the disk; btrfs has a kernel of its own" main
+axis sched none 'none|mq-deadline|kyber|bfq' "I/O scheduler of the disk" main
+axis wbt default 'default|off|1..10000000 us' \
+	"wbt_lat_usec: the kernel's default, off, or a target for reads in us" main
+axis writer buffered 'idle|direct|buffered|fsync|suite' \
+	"what writes: nothing, dd with O_DIRECT, plain dd, dd that ends with fsync; suite: idle, direct, buffered with wbt off and on in one guest, and the replay asserted" \
+	main alone=suite
+axis readers 4 0..64 "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer"
+axis reader fio 'fio|open' \
+	"fio, whose readers each wait for their last read, or open: each read when it is due"
+axis rate 1000 '0..1000000 IOPS' "Poisson rate of each reader; 0 = as fast as they can"
+axis mib 1024 '1..16384 MiB' "size of the file written"
+axis max-sectors-kb default 'default|4..4096 KiB' "largest request the block layer sends"
+axis reader-prio fifo 'fifo|normal' \
+	"readers' policy: SCHED_FIFO keeps CPU sharing out of the latency"
+axis runtime 4 '1..600 s' "seconds the readers run"
+axis policy default 'default|bytes|requests' \
+	"wbt_policy, what wbt limits: as the kernel sets it, bytes, or requests, all that a stock kernel has; without the file bytes is skipped"
+axis sched-set "" '@pairs' "attributes of the I/O scheduler to set (queue/iosched)"
+axis iocost off 'off|on' "io.cost on the disk, readers and writer in a cgroup each; turns wbt off"
+axis stack none 'none|linear|raid0' \
+	"what the file system is on: the disk, dm-linear over it, a RAID0 of two such disks"
+axis trace-control 0 flag \
+	"record bytes in flight, limit and every read over time, for 'wb plot control'"
+axis probe none 'none|fsync' "beside the writer: append 4 KiB and fsync, 100 times a second"
+axis saturate 0 flag "20 readers without a rate limit on a link of 100 MB/s" local
+axis trace 0 flag "also run xfsdist or ext4dist, biolatency and perf stat" local
+measures_load
+case_parse "$@"
 
 # queue_set(attribute, value) - of every disk; check that the kernel took it
 function queue_set() {
@@ -110,8 +120,9 @@ function queue_show() {
 function queue_setup() {
 	local name pair pairs
 	if [ -z "$DISK_NAME" ]; then
-		[ "${OPT[sched]}${OPT_GIVEN[sched]:-}${OPT[sched-set]}$1${OPT[max-sectors-kb]}" = \
-			nonedefaultdefault ] && [ "${OPT[policy]}${OPT[iocost]}" = defaultoff ]
+		# There is no queue to set: only what leaves it alone.
+		[[ -z ${OPT_GIVEN[sched]:-} && -z ${OPT[sched-set]} && $1 = default &&
+		   ${OPT[max-sectors-kb]} = default && ${OPT[policy]} = default && ${OPT[iocost]} = off ]]
 		return
 	fi
 	if [ -z "${OPT[dir]}" ] || [ -n "${OPT_GIVEN[sched]:-}" ]; then
@@ -252,35 +263,35 @@ function device_report() {
 		done
 	done
 	for key in writes flushes; do
-		metric "disk_$key$1" "${sum[$key]}" count
+		metric "disk_$key$1" "${sum[$key]}"
 	done
 	for key in write_bytes inflight_write_peak_bytes; do
-		metric "disk_$key$1" "${sum[$key]:-0}" bytes
+		metric "disk_$key$1" "${sum[$key]:-0}"
 	done
 }
 
 # writer_report(suffix, writer) - metrics of the writer
 function writer_report() {
 	[ "$2" != idle ] || return 0
-	metric "write_mbps$1" "$(dd_mbps "$WB_OUT/dd$1.log")" MB/s
-	metric "drain_s$1" "$(calc "$DRAIN_US / 1e6")" s
+	metric "write_mbps$1" "$(dd_mbps "$WB_OUT/dd$1.log")"
+	metric "drain_s$1" "$(calc "$DRAIN_US / 1e6")"
 }
 
 # probe_report(suffix) - metrics of the fsyncs
 function probe_report() {
-	metric "fsync_p50$1" "${P[p50]:-}" us
-	metric "fsync_p99$1" "${P[p99]:-}" us
-	metric "fsync_max$1" "${P[max]:-}" us
-	metric "fsync_count$1" "${P[count]:-}" count
+	metric "fsync_p50$1" "${P[p50]:-}"
+	metric "fsync_p99$1" "${P[p99]:-}"
+	metric "fsync_max$1" "${P[max]:-}"
+	metric "fsync_count$1" "${P[count]:-}"
 }
 
 # latency_report(json, suffix) - metrics and histogram of the readers
 function latency_report() {
 	local name
 	for name in p50 p90 p99 p99_9 p99_95 p99_99 max; do
-		metric "read_$name$2" "${V[$name]:-}" us
+		metric "read_$name$2" "${V[$name]:-}"
 	done
-	metric "read_iops$2" "${V[iops]:-}" iops
+	metric "read_iops$2" "${V[iops]:-}"
 	[ "${OPT[reader]}" = fio ] || due_report "$1" "$2"
 	fio_bins "$1" > "$WB_OUT/read-latency$2.csv"
 	log2_hist usecs < "$WB_OUT/read-latency$2.csv" > "$WB_OUT/read-latency$2.txt"
@@ -293,9 +304,9 @@ function due_report() {
 	local -A due=()
 	json_values "$1" due '.jobs[0].read | (.due_ns | pXX, "max \(.max / 1000)"), "late \(.late)"'
 	for name in p50 p90 p99 p99_9 p99_95 p99_99 max; do
-		metric "read_due_$name$2" "${due[$name]:-}" us
+		metric "read_due_$name$2" "${due[$name]:-}"
 	done
-	metric "read_late$2" "${due[late]:-}" count
+	metric "read_late$2" "${due[late]:-}"
 }
 
 # results_each() - KTAP results of one combination
@@ -358,7 +369,7 @@ function run_combination() {
 	[ -z "$fio_pid" ] || latency_report "$json" "$suffix"
 	writer_report "$suffix" "$writer"
 	[ -z "$probe_pid" ] || probe_report "$suffix"
-	metric "cpu_idle$suffix" "$(cpu_idle_pct "$cpu0" "$cpu1")" percent
+	metric "cpu_idle$suffix" "$(cpu_idle_pct "$cpu0" "$cpu1")"
 	device_report "$suffix"
 	note "$label: wbt_lat_usec $(queue_show wbt_lat_usec), wbt_policy $(queue_show wbt_policy)"
 
@@ -424,16 +435,16 @@ if [ "${OPT[reader]}" = open ] && { [ "${OPT[rate]}" = 0 ] || [ "${OPT[trace-con
 	usage_error "--reader=open needs a --rate, and has no --trace-control"
 fi
 if [ "${OPT[readers]}" = 0 ]; then
-	[[ -n "${OPT[writer]}" && "${OPT[writer]}" != idle ]] ||
+	[[ ${OPT[writer]} != suite && ${OPT[writer]} != idle ]] ||
 		usage_error "--readers=0 needs a --writer to measure"
 fi
-wb_begin fio jq awk dd chrt ionice
+wb_begin
 disk_check
 [ "${OPT[saturate]}" = 0 ] || saturate_defaults
 preflight
-if [ -n "${OPT[writer]}" ]; then
-	single
-else
+if [ "${OPT[writer]}" = suite ]; then
 	suite
+else
+	single
 fi
 ktap_finished

@@ -21,8 +21,17 @@ readonly SHORT_S=480 SAMPLES=48
 readonly MEMORY_KIB=8192 SLAB_KIB=1024 CACHE_KIB=256
 readonly FILES=8
 
-opt_add hours 0 '[0-9]{1,2}' "how long; 0: $SHORT_S s"
-opt_parse "Nothing grows in a long time of changing load." "$@"
+about title "a long time of changing load, disks and cgroups: memory, slab and counters stay flat"
+about replays "none: looks for leaks"
+about programs awk dd
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK
+about series
+axis hours 0 '0..99 h' "how long, in guest time; 0: 480 s" wall=40
+measures soak_s s - "guest time"
+measures soak_operations count - "operations of the load in it"
+measures 'soak_memory_kib, soak_slab_kib, soak_percpu_kib, soak_cache_kib' KiB lower \
+	"growth of memory in use, SUnreclaim, Percpu, the slab cache that grew most"
+case_parse "$@"
 
 # sample(seconds so far) - after a sync, without caches: lines "name value" in KiB, or
 # counts for nr_*
@@ -111,11 +120,11 @@ function settles() {
 function bounded() {
 	local most
 	most=$(grown "$2" | awk 'NR == 1 { print $1 }')
-	metric "soak_${1}_kib" "$most" KiB
+	metric "soak_${1}_kib" "$most"
 	check "$1 does not grow by more than $3 KiB" holds "$most <= $3"
 }
 
-wb_begin awk dd
+wb_begin
 need_wbdisk
 cgroups_check
 [ -r /proc/slabinfo ] || skip_all "needs /proc/slabinfo (CONFIG_SLUB_DEBUG)"
@@ -143,8 +152,8 @@ while (((now = SECONDS - begin) < TOTAL)); do
 	sleep .3
 done
 sample "$TOTAL"
-metric soak_s "$TOTAL" s
-metric soak_operations "$N" count
+metric soak_s "$TOTAL"
+metric soak_operations "$N"
 bounded memory memory $MEMORY_KIB
 bounded slab slab $SLAB_KIB
 bounded percpu percpu $SLAB_KIB

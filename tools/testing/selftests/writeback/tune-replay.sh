@@ -18,17 +18,29 @@
 # shellcheck source=lib-dirty.sh
 . "$WB_DIR/lib-dirty.sh"
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_add before queue.scheduler=mq-deadline "($SETTING_RE(,$SETTING_RE)*)?" "settings of the first run: KEY=VALUE,..."
-opt_add after queue.scheduler=none,queue.max_sectors_kb=128 "($SETTING_RE(,$SETTING_RE)*)?" "settings of the second run"
-opt_add readers 4 '0|[1-9][0-9]?' "number of readers; 0 = only the writer"
-opt_add probe none 'none|fsync' "also append 4 KiB and fsync, 100 times a second"
-opt_add mib 256 '[1-9][0-9]{0,5}' "MiB to write"
-opt_add held 0 '0|1' "trace how long the writer sleeps for dirty memory"
+about title \
+	"readers and a writer on one disk with two lists of settings, before and after: 'wb tune --simulate'"
+about replays "none: compares settings"
+about programs fio jq awk dd chrt
+about kernel BLK_WBT BLK_WBT_MQ FTRACE MQ_IOSCHED_DEADLINE
+about not_fast "where fio, which spins while it waits, takes minutes"
+axis_disk fifo
+axis fs xfs 'xfs|ext4' "file system of the disk"
+axis before queue.scheduler=mq-deadline "@settings" \
+	"settings of the first run: vm.dirty_*, queue.*, bdi.*"
+axis after queue.scheduler=none,queue.max_sectors_kb=128 "@settings" "settings of the second run"
+axis readers 4 0..64 "number of fio readers (psync, O_DIRECT, 4 KiB, random); 0 = only the writer"
+axis probe none 'none|fsync' "beside the writer: append 4 KiB and fsync, 100 times a second"
+axis mib 256 '1..16384 MiB' "size of the file written"
+axis held 0 '0|1' "trace how long the writer sleeps in balance_dirty_pages"
 # The rig gives the guest that much; on a real machine it is a remark.
-opt_add ram 2048 '[1-9][0-9]{2,4}' "MiB of memory of the guest"
-opt_disk fifo
-opt_parse "One load, two lists of settings." "$@"
+axis ram 2048 '512..65536 MiB' "memory of the guest"
+measures memory_bytes bytes - "all memory"
+measures throttled_s_R s - \
+	"--held=1: time the writer slept in balance_dirty_pages with settings R"
+measures held_ms_max_X ms lower "--held=1: longest time that the writer was held in one go"
+measures_load_run
+case_parse "$@"
 
 # held_start() / held_stop(suffix) - around one load
 function held_start() {
@@ -40,17 +52,17 @@ function held_stop() {
 	[ "${OPT[held]}" = 1 ] || return 0
 	read -r ms sleeps < <(throttle_trace_sum "$events")
 	note "$1: slept $sleeps times"
-	metric "throttled_s_$1" "$(calc "$ms / 1000")" s
-	metric "held_ms_max_$1" "$(longest_block "$events")" ms
+	metric "throttled_s_$1" "$(calc "$ms / 1000")"
+	metric "held_ms_max_$1" "$(longest_block "$events")"
 }
 
-wb_begin fio jq awk dd chrt
+wb_begin
 disk_check
 [ "${OPT[held]}" = 0 ] || throttle_trace_start 4096 ||
 	skip_all "needs the tracepoint writeback:balance_dirty_pages"
 ktap_set_plan 5
 disk_setup "${OPT[fs]}"
-metric memory_bytes "$(mem_total)" bytes
+metric memory_bytes "$(mem_total)"
 for phase in before after; do
 	check "$phase: settings are taken" settings_apply "${OPT[$phase]}"
 	held_start

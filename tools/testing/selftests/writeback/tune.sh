@@ -22,11 +22,22 @@ readonly BETTER=1.5
 # What the measurement may be off from the modelled disk: its own CPU time per request.
 readonly RATE_LOW=0.6 RATE_HIGH=1.1
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_add goal read-latency 'read-latency|unplug|database' "what to tune for"
-opt_add mib 1024 '[1-9][0-9]{0,5}' "MiB that the load writes"
-opt_disk fifo
-opt_parse "wb tune: measure, apply, compare, undo." "$@"
+about title "wb tune in the guest: measure, apply, the same load again, undo"
+about replays "none: the recommendation must make the load better, and undo restore every value"
+about wall 90
+about programs fio jq awk dd chrt python3
+about kernel BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE FTRACE
+about python
+about not_fast "where fio, which spins while it waits, takes minutes"
+axis_disk fifo
+axis fs xfs 'xfs|ext4' "file system of the disk"
+axis goal read-latency 'read-latency|unplug|database' "what to tune for"
+axis mib 1024 '1..16384 MiB' "size of the file that the load writes"
+measures tune_write_mbps MB/s - "what wb tune measured as the disk's drain"
+measures 'tune_read_P, tune_fsync_P, tune_loaded_P' us - \
+	"what wb tune measured: reads of the idle disk, fdatasync, reads beside a writer"
+measures_load_run
+case_parse "$@"
 
 # settings_snapshot() - every setting that wb tune could touch
 function settings_snapshot() {
@@ -66,8 +77,8 @@ function is_better() {
 	holds "${LOAD[$1_after]:-1e9} * $BETTER < ${LOAD[$1_before]:-0}"
 }
 
-# measures() - random data would fill the modelled disk's memory
-function measures() {
+# measured() - random data would fill the modelled disk's memory
+function measured() {
 	tune "$MNT" --goal "${OPT[goal]}" --max-mib 128 --max-seconds 20 --zeros \
 		--save "$WB_OUT/measured.json" --json > "$WB_OUT/advice.json"
 }
@@ -109,7 +120,7 @@ function load() {
 	load_run "$1" "${options[@]}"
 }
 
-wb_begin fio jq awk dd chrt python3
+wb_begin
 [ -x "$WB" ] || skip_all "needs $WB: wb run tune"
 disk_check
 ktap_set_plan 12
@@ -122,13 +133,13 @@ fi
 [ ! -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
 	set_value "/sys/block/$DISK_NAME/queue/wbt_policy" requests
 
-check "measures" measures
+check "measures" measured
 rate=$(jq -r '.write_mbps' "$WB_OUT/measured.json")
-metric tune_write_mbps "$rate" MB/s
-metric tune_read_p50 "$(jq -r .read_p50_us "$WB_OUT/measured.json")" us
-metric tune_read_p99 "$(jq -r .read_p99_us "$WB_OUT/measured.json")" us
-metric tune_fsync_p99 "$(jq -r .fsync_p99_us "$WB_OUT/measured.json")" us
-metric tune_loaded_p99 "$(jq -r .loaded_p99_us "$WB_OUT/measured.json")" us
+metric tune_write_mbps "$rate"
+metric tune_read_p50 "$(jq -r .read_p50_us "$WB_OUT/measured.json")"
+metric tune_read_p99 "$(jq -r .read_p99_us "$WB_OUT/measured.json")"
+metric tune_fsync_p99 "$(jq -r .fsync_p99_us "$WB_OUT/measured.json")"
+metric tune_loaded_p99 "$(jq -r .loaded_p99_us "$WB_OUT/measured.json")"
 if [ "$DISK_KIND" = wbdisk ] && [ "${OPT[disk]}" = fifo ]; then
 	link=$(wbdisk_get test link_mbps)
 	check "measures what the model drains" holds "$rate > $RATE_LOW * $link && $rate < $RATE_HIGH * $link"

@@ -21,9 +21,21 @@ readonly MB=1048576
 readonly SHARE_LOW=60 SHARE_HIGH=102
 readonly RATE_LOW=0.7 RATE_HIGH=1.2
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_disk fifo
-opt_parse "wb watch: who is throttled, for whose limit." "$@"
+about title \
+	"wb watch in the guest: names the task, cgroup and limit, and leaves tracing as it was"
+about replays "none: tests wb watch"
+about wall 60
+about programs fio jq awk dd python3
+about kernel BLK_WBT BLK_WBT_MQ CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
+about python
+about not_fast "where a cgroup's reclaim gives up before any time has passed"
+axis_disk fifo
+axis fs xfs 'xfs|ext4' "file system of the disk"
+measures watch_slept_pct percent - "the writer's share of time asleep"
+measures watch_write_mbps MB/s - "what was written to the disk"
+measures 'watch_read_p50, watch_read_max' us - \
+	"reads beside the writer, from submission to completion"
+case_parse "$@"
 
 # tracing_state() - what wb watch must not change
 function tracing_state() {
@@ -70,7 +82,7 @@ function live_worked() {
 	grep -q "^$WRITER  *dd " "$WB_OUT/live" && ! grep -q Traceback "$WB_OUT/wb.err"
 }
 
-wb_begin fio jq awk dd python3
+wb_begin
 [ -x "$WB" ] || skip_all "needs $WB: wb run watch"
 disk_check
 ktap_set_plan 12
@@ -100,10 +112,10 @@ show global
 check "source is $source" [ "$(of global .source)" = "$source" ]
 check "the writer slept most of the time" \
 	holds "$(writer_of global .share_pct) > $share_low && $(writer_of global .share_pct) < $share_high"
-metric watch_slept_pct "$(writer_of global .share_pct)" percent
+metric watch_slept_pct "$(writer_of global .share_pct)"
 check "for the system's limit" [ "$(writer_of global .cause)" = global ]
 device=".devices[] | select(.name == \"$DISK_NAME\")"
-metric watch_write_mbps "$(calc "$(of global "$device | .write_rate") / 1e6")" MB/s
+metric watch_write_mbps "$(calc "$(of global "$device | .write_rate") / 1e6")"
 if [ "$DISK_KIND" = wbdisk ]; then
 	check "the disk's rate is that of its link" \
 		holds "$(of global "$device | .write_rate") > $RATE_LOW * $LINK_MBPS * 1e6 &&
@@ -111,8 +123,8 @@ if [ "$DISK_KIND" = wbdisk ]; then
 else
 	skip_test "the disk's rate is that of its link" "not a modelled disk"
 fi
-metric watch_read_p50 "$(of global "$device | .read.p50_us")" us
-metric watch_read_max "$(of global "$device | .read.max_us")" us
+metric watch_read_p50 "$(of global "$device | .read.p50_us")"
+metric watch_read_max "$(of global "$device | .read.max_us")"
 # Each read waits behind writeback: too few in 2 s for a p99.
 check "reads have percentiles" \
 	holds "$(of global "$device | .read.p50_us // 0") > 50 &&

@@ -11,8 +11,13 @@
 
 KO=$WB_DIR/test_modules/wbdisk_kunit.ko
 
-opt_parse "KUnit suites of the modelled disk: timing, cache, data." "$@"
-wb_begin insmod
+about title "KUnit tests of the disk model's arithmetic"
+about replays "none: tests the test module"
+about wall 15
+about programs insmod
+about kernel KUNIT
+case_parse "$@"
+wb_begin
 
 need_wbdisk
 [ -r "$KO" ] || skip_all "needs test_modules/wbdisk_kunit.ko: a kernel with CONFIG_KUNIT"

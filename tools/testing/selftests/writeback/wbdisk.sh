@@ -12,8 +12,14 @@
 readonly TRACE=/sys/kernel/tracing
 readonly MIB=1048576
 
-opt_parse "Tests of the modelled disk (module wbdisk)." "$@"
-wb_begin fio jq blkdiscard cmp
+about title "the modelled disk itself: attributes, timing, faults, power cut, removal in use"
+about replays "none: tests the test module"
+about wall 60
+about programs fio jq blkdiscard cmp
+measures read_us_X us - "fastest read of 64 KiB from profile X"
+measures write_mbps_X MB/s higher "writes to it"
+case_parse "$@"
+wb_begin
 need_wbdisk
 
 # ---- tools -----------------------------------------------------------------
@@ -139,9 +145,9 @@ function test_profile() {
 	check "$profile: queue limits" looks_like "$4" "$5" "$6"
 	dwrite 512 1024
 	check "$profile: returns what was written" same 512 1024
-	metric "read_us_$name" "$(calc "$(fastest read dread 65536 4) / 1000")" us
+	metric "read_us_$name" "$(calc "$(fastest read dread 65536 4) / 1000")"
 	mbps=$(volume a write "$mib")
-	metric "write_mbps_$name" "$mbps" MB/s
+	metric "write_mbps_$name" "$mbps"
 	check "$profile: no faster than its link" holds "${mbps:-0} > 0 && ${mbps:-0} <= $most * 1.02"
 	wbdisk_destroy a
 	check "$profile: goes away" gone

@@ -10,7 +10,14 @@
 # shellcheck source=lib-wbt-bytes.sh
 . "$WB_DIR/lib-wbt-bytes.sh"
 
-opt_parse "Throttling by bytes: whatever happens, the accounting returns to zero." "$@"
+about title \
+	"throttling by bytes: the accounting is back at zero after errors, timeouts, discards, merges and removal"
+about replays "none: tests wbt_policy=bytes; skips on a kernel without it"
+about wall 30
+about programs blkdiscard
+about series
+about not_fast "where it takes longer than in the exact lane"
+case_parse "$@"
 
 # changes() - the kernel checks its counts when a setting changes
 function changes() {
@@ -81,7 +88,7 @@ function test_removal() {
 
 # ---- main ------------------------------------------------------------------
 
-bytes_begin wbt-account blkdiscard
+bytes_begin wbt-account
 ktap_set_plan 13
 mixed sata xfs mq-deadline 0
 mixed nvme ext4 none 2

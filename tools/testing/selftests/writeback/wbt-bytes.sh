@@ -27,7 +27,16 @@ readonly LEAVE_MS=500
 readonly OBEY_MS=20
 readonly HUGE=9223372036854775807	# largest s64: in ns it is none any more
 
-opt_parse "Throttling by bytes: its attributes, and the bound on what reads wait behind." "$@"
+about title \
+	"throttling by bytes: attributes, and the bound that readers rely on, on three disks and two stacks"
+about replays "none: tests wbt_policy=bytes; skips on a kernel without it"
+about wall 60
+about kernel BLK_DEV_DM MD MD_RAID0
+about series
+about not_fast "where fio, which spins while it waits, takes minutes"
+measures 'bytes_leave, bytes_obey' ms lower \
+	"from the last read to more than the bound; from the first one to the last write above it"
+case_parse "$@"
 
 # ---- load ------------------------------------------------------------------
 
@@ -339,8 +348,8 @@ function test_leave() {
 			printf "%.3f %.3f %d\n", first ? (first - left) * 1000 : 1e9,
 				last ? (last - came) * 1000 : 0, most
 		}')
-	metric bytes_leave "$leave" ms
-	metric bytes_obey "$obey" ms
+	metric bytes_leave "$leave"
+	metric bytes_obey "$obey"
 	check "leave: without readers there is more than the bound after $LEAVE_MS ms" \
 		holds "$leave <= $LEAVE_MS"
 	check "leave: from the first read on, no write enters that does not fit" \

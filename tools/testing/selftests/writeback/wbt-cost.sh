@@ -24,8 +24,17 @@ readonly MAX_IDLE_PCT=1
 # expected.
 readonly MAX_COST_PCT=5
 
-opt_add sched none 'none|mq-deadline|kyber' "I/O scheduler of the disk"
-opt_parse "CPU time per read and per written page on a null_blk, with and without throttling." "$@"
+about title \
+	"CPU time per O_DIRECT read and per page written on a null_blk, with throttling, without, and by policy"
+about replays "none: what counting costs where there is nothing to throttle"
+about programs dd awk
+about kernel BLK_DEV_NULL_BLK BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER
+about not_fast "where computing costs nothing"
+axis sched none 'none|mq-deadline|kyber' "I/O scheduler of the disk"
+measures cpu_idle percent - "share of CPU time that was idle, at most"
+measures 'cost_read_ns_X, cost_write_ns_X' ns lower \
+	"CPU time per 4-KiB O_DIRECT read, per page written; X: default, off, or the policy"
+case_parse "$@"
 
 function queue_file() {
 	echo "/sys/block/$DISK/queue/$1"
@@ -90,7 +99,7 @@ function median() {
 
 # ---- main ------------------------------------------------------------------
 
-wb_begin dd awk
+wb_begin
 [ -d "${NULLB%/*}" ] || skip_all "needs null_blk with configfs (CONFIG_BLK_DEV_NULL_BLK)"
 nullb_create || skip_all "cannot make a null_blk in ${NULLB%/*}"
 echo "${OPT[sched]}" 2> /dev/null > "$(queue_file scheduler)" || skip_all "has no scheduler ${OPT[sched]}"
@@ -111,11 +120,11 @@ for ((i = 0; i < ROUNDS; i++)); do
 		[ -z "$policy" ] || throttle "$policy"
 	done
 done
-metric cpu_idle "$IDLE_MAX" percent
+metric cpu_idle "$IDLE_MAX"
 check "the CPU was busy all the time" holds "$IDLE_MAX <= $MAX_IDLE_PCT"
 for setting in "${settings[@]}"; do
-	metric "cost_read_ns_$setting" "$(median "${READ[$setting]}")" ns
-	metric "cost_write_ns_$setting" "$(median "${WRITE[$setting]}")" ns
+	metric "cost_read_ns_$setting" "$(median "${READ[$setting]}")"
+	metric "cost_write_ns_$setting" "$(median "${WRITE[$setting]}")"
 done
 check "a direct read costs at most $MAX_COST_PCT % more than without throttling" \
 	holds "$(median "${READ[default]}") <= $(median "${READ[off]}") * (1 + $MAX_COST_PCT / 100)"

@@ -42,9 +42,24 @@ readonly FAIR_SHARE=50
 # One second at 450 MB/s: several windows of wbt.
 readonly DEPTH_MIB=450
 
-opt_add fs xfs 'xfs|ext4' "file system: xfs or ext4"
-opt_disk sata
-opt_parse "Empty flushes, sync writes and queue depth in writeback throttling." "$@"
+about title \
+	"throttling by requests: empty flushes, writes that someone waits for, depth without a scheduler"
+about replays "none: tests three fixes; fails on the stock kernel, whose defects it shows"
+about wall 60
+about programs fio xfs_io
+about kernel BLK_WBT BLK_WBT_MQ FTRACE STACKTRACE
+about series
+about not_fast "where its 32 writers do not all come to wait, for a reason not found yet"
+axis_disk sata
+axis fs xfs 'xfs|ext4' "file system of the disk"
+measures 'flush_passed_by, sync_passed_by, sync_full_passed_by' requests lower \
+	"background writes admitted before the flush, or before the sync write that waits"
+measures flush_wait_max ms lower "longest wait of a flush"
+measures depth_max requests lower \
+	"most requests that nothing but writes may have in flight, without a scheduler"
+measures 'fair_sync, fair_background' requests - "writes of each kind admitted beside each other"
+measures fair_background_wait_max ms lower "longest wait of a background write beside them"
+case_parse "$@"
 
 # ---- disk and trace --------------------------------------------------------
 
@@ -167,9 +182,9 @@ function test_flush() {
 		$1 == "block_bio_queue" && $3 == pid { printf "%s %s;", $5, $8 }')
 	check "flush: it was a flush and nothing else" [ "$bios" = "FWS 0;" ]
 	n=$(passed "$flush")
-	metric flush_passed_by "$n" requests
+	metric flush_passed_by "$n"
 	check "flush: no background write goes before it" [ "$n" = 0 ]
-	metric flush_wait_max "$(flushes)" ms
+	metric flush_wait_max "$(flushes)"
 	disk_teardown
 }
 
@@ -213,10 +228,10 @@ function test_sync() {
 	check "sync: then the next one waits" loop_until throttled "$two"
 	release
 	n=$(passed "$one")
-	metric sync_passed_by "$n" requests
+	metric sync_passed_by "$n"
 	check "sync: no background write goes before the first" [ "$n" = 0 ]
 	n=$(passed "$two")
-	metric sync_full_passed_by "$n" requests
+	metric sync_full_passed_by "$n"
 	# One may have its turn.
 	check "sync: nor more than one before the last" [ "${n:-2}" -le 1 ]
 	disk_teardown
@@ -253,9 +268,9 @@ function test_fair() {
 			delete since[$3]
 		}
 		END { print sync + 0, background + 0, most * 1000 }')
-	metric fair_sync "$sync" requests
-	metric fair_background "$background" requests
-	metric fair_background_wait_max "$wait_ms" ms
+	metric fair_sync "$sync"
+	metric fair_background "$background"
+	metric fair_background_wait_max "$wait_ms"
 	check "fair: $SYNC_TASKS tasks sync all the time" [ "$sync" -ge $((SYNC_TASKS * 10)) ]
 	check "fair: one in $FAIR_SHARE requests is a background one" \
 		[ $((background * FAIR_SHARE)) -ge "$sync" ]
@@ -272,7 +287,7 @@ function test_depth() {
 	trace_clear
 	dd if=/dev/zero of="$MNT/write" bs=1M count=$DEPTH_MIB conv=fsync status=none 2> "$WB_OUT/dd.log"
 	most=$(events | sed -n 's/^wbt_step .*max=\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
-	metric depth_max "${most:-0}" requests
+	metric depth_max "${most:-0}"
 	check "depth: nothing but writes raises the limits" [ "${most:-0}" -gt 16 ]
 	check "depth: they leave a quarter of the tags to reads" [ "${most:-$tags}" -le $((tags * 3 / 4)) ]
 	disk_teardown
@@ -280,7 +295,7 @@ function test_depth() {
 
 # ---- main ------------------------------------------------------------------
 
-wb_begin fio xfs_io
+wb_begin
 [[ -z "${OPT[dir]}" && ${OPT[disk]} != dev:* ]] ||
 	skip_all "needs the modelled disk, which can be stopped"
 disk_check

@@ -9,5 +9,10 @@
 # shellcheck source=lib-kunit.sh
 . "$WB_DIR/lib-kunit.sh"
 
-opt_parse "KUnit suite of throttling by bytes: its law in front of simulated disks." "$@"
+about title "KUnit suite of throttling by bytes: its law in front of simulated disks"
+about replays "none: tests wbt_policy=bytes; skips on a kernel without it"
+about wall 10
+about kernel KUNIT
+about series
+case_parse "$@"
 kunit_booted wbt_law CONFIG_BLK_WBT_KUNIT_TEST

@@ -27,7 +27,25 @@ readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
 # a few background writes are issued in that time.
 readonly SWAP_PASSED_BY=4
 
-opt_parse "Throttling by bytes: who passes what is held back, and who is exempt." "$@"
+about title "throttling by bytes: who passes what is held back, and who is exempt"
+about replays "none: tests wbt_policy=bytes; skips on a kernel without it"
+about programs mkswap
+about kernel SWAP CGROUPS MEMCG BLK_CGROUP
+about series
+about not_fast "where fio, which spins while it waits, takes minutes"
+measures 'bytes_sync_passed_by_X, bytes_swap_passed_by' requests lower \
+	"background writes sent between such a write's arrival and its request"
+measures 'bytes_sync_wait_max_X, bytes_direct_wait_max' ms lower "longest time between the two"
+measures bytes_background_mbps MB/s higher \
+	"background writes beside tasks that fsync all the time"
+measures bytes_sync_writes requests - "writes of these tasks"
+measures bytes_beside_small_mbps MB/s higher \
+	"the background beside 5 tasks that sync 32 KiB, disk of 20 MB/s"
+measures bytes_beside_small_gap_max ms lower "longest time without a background write beside them"
+measures bytes_small_syncs requests - "writes of these tasks"
+measures bytes_background_share percent - \
+	"share of the background beside the sync of a large file"
+case_parse "$@"
 
 # ---- the backlog -----------------------------------------------------------
 
@@ -97,8 +115,8 @@ function test_sync() {
 	done
 	check "$label: the backlog outlasts the syncs" backlog_there
 	read -r n most ms < <(passed "$first" "$last")
-	metric "bytes_sync_passed_by$suffix" "$most" requests
-	metric "bytes_sync_wait_max$suffix" "$ms" ms
+	metric "bytes_sync_passed_by$suffix" "$most"
+	metric "bytes_sync_wait_max$suffix" "$ms"
 	check "$label: all $FSYNCS syncs wrote" [ "$n" -eq "$FSYNCS" ]
 	check "$label: at most $FSYNC_PASSED_BY background writes go before one" \
 		[ "$most" -le "$FSYNC_PASSED_BY" ]
@@ -136,8 +154,8 @@ function test_fair() {
 	syncs=$(events | grep -c '^block_rq_issue.* WS ')
 	readers_stop
 	mbps=$(calc "$bytes / $SYNC_MS / 1e3")
-	metric bytes_background_mbps "$mbps" MB/s
-	metric bytes_sync_writes "$syncs" requests
+	metric bytes_background_mbps "$mbps"
+	metric bytes_sync_writes "$syncs"
 	check "fair: the background goes on beside $SYNC_TASKS tasks that fsync" \
 		holds "$mbps >= $SLOW_MBPS / 4 && $syncs > 10 * $SYNC_TASKS"
 	backlog_wait
@@ -152,7 +170,7 @@ function test_fair() {
 	sync -d "$MNT/large"
 	check "fair: the backlog outlasts a large sync" backlog_there
 	bytes=$(issued W)
-	metric bytes_background_share "$(calc "100 * $bytes / ($bytes + $(issued WS) + 1)")" percent
+	metric bytes_background_share "$(calc "100 * $bytes / ($bytes + $(issued WS) + 1)")"
 	check "fair: nor does that stop it" holds "$bytes > $LARGE_SYNC_MIB * $MIB / 64"
 	readers_stop
 	backlog_wait
@@ -202,9 +220,9 @@ function test_small() {
 	syncs=$(events | grep -c '^block_rq_issue.* WS ')
 	check "small: the backlog outlasts the measurement" backlog_there
 	readers_stop
-	metric bytes_beside_small_mbps "$mbps" MB/s
-	metric bytes_beside_small_gap_max "$gap" ms
-	metric bytes_small_syncs "$syncs" requests
+	metric bytes_beside_small_mbps "$mbps"
+	metric bytes_beside_small_gap_max "$gap"
+	metric bytes_small_syncs "$syncs"
 	check "small: $SMALL_TASKS tasks that sync $SMALL_KIB KiB leave the background an eighth" \
 		holds "$mbps >= $SLOW_MBPS / 8 && $syncs > 10 * $SMALL_TASKS"
 	check "small: and never keep it out for $SMALL_GAP_MS ms" holds "$gap < $SMALL_GAP_MS"
@@ -230,7 +248,7 @@ function test_direct() {
 	wait "$pid"
 	check "direct: the backlog outlasts it" backlog_there
 	read -r n most ms < <(passed "$first" "$last")
-	metric bytes_direct_wait_max "$ms" ms
+	metric bytes_direct_wait_max "$ms"
 	check "direct: no background write goes before one" [ "$n $most" = "$DIRECT_MIB 0" ]
 	read -r least most < <(events | awk -v first="$first" -v last="$last" '
 		$1 == "block_rq_issue" && $5 ~ /W/ && $8 >= first && $8 <= last {
@@ -278,7 +296,7 @@ function test_swap() {
 	swap_out
 	check "swap: the backlog outlasts it" backlog_there
 	read -r n most ms < <(passed "$first" "$last")
-	metric bytes_swap_passed_by "$most" requests
+	metric bytes_swap_passed_by "$most"
 	note "swap: $n bios, longest wait $ms ms"
 	check "swap: it is not held back" holds "$n > 100 && $most <= $SWAP_PASSED_BY"
 	readers_stop
@@ -294,7 +312,7 @@ function swap_off() {
 
 # ---- main ------------------------------------------------------------------
 
-bytes_begin wbt-order mkswap
+bytes_begin wbt-order
 ktap_set_plan 20
 # The flusher stays out of it: tasks write, and know what.
 set_dirty background_ratio 50

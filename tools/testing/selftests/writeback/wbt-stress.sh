@@ -27,11 +27,20 @@ readonly STOP=stop KMEMLEAK=/sys/kernel/debug/kmemleak
 readonly PATIENCE_S=240
 readonly MAX_STALL_MS=1500 IO_TIMEOUT_MS=30000
 
-opt_add runtime 20 '[1-9][0-9]{0,3}' "seconds of changes under load"
-opt_add removals 3 '[0-9]{1,2}' "how often the disks are removed under load"
-opt_add profile sata 'fifo|sata|nvme|hdd|usb' "modelled disk"
-opt_add cpus 1 '0|1' "0: leave the CPUs alone"
-opt_parse "Changes of every setting under load, removal of the disk, bad values." "$@"
+about title \
+	"every setting of writeback throttling and its disks changed at random under load, then removal of the disks"
+about replays "none: looks for hangs, splats, lost data and lost charges"
+about wall 120
+about programs fio blkdiscard xfs_repair e2fsck
+about kernel BLK_WBT BLK_WBT_MQ DEBUG_FS MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER IOSCHED_BFQ CGROUPS \
+	BLK_CGROUP BLK_CGROUP_IOCOST
+about not_fast "where a loop that never sleeps takes no time, so its seconds never end"
+axis profile sata "$WBDISK_PROFILES" "modelled disk" main
+axis runtime 20 '1..9999 s' "seconds of changes under load" wall=4
+axis removals 3 0..99 "how often the disks are removed under load"
+axis cpus 1 '0|1' "take CPUs offline, too, if there are several"
+measures 'knob_changes, disk_removals' count - "settings changed, and disks removed, under load"
+case_parse "$@"
 
 # ---- disks -----------------------------------------------------------------
 
@@ -403,7 +412,7 @@ function test_load() {
 	for pid in "${FIO_PIDS[@]}"; do
 		wait "$pid" || fio=1
 	done
-	metric knob_changes "$(wc -l < "$WB_OUT/changes")" count
+	metric knob_changes "$(wc -l < "$WB_OUT/changes")"
 	check "the verifying writers ran without an error" [ "$fio" = 0 ]
 	check "what was written is what is read" fio_clean
 	check "no bad value was taken under load" [ ! -s "$WB_OUT/taken" ]
@@ -443,7 +452,7 @@ function test_removal() {
 			[ "$(wbdisk_get "$disk" power)" = 0 ] || left=1
 		done
 	done
-	metric disk_removals "${OPT[removals]}" count
+	metric disk_removals "${OPT[removals]}"
 	check "the disks are gone after each removal" [ "$left" = 0 ]
 }
 
@@ -485,7 +494,7 @@ function leaks() {
 
 # ---- main ------------------------------------------------------------------
 
-wb_begin fio blkdiscard xfs_repair e2fsck
+wb_begin
 need_wbdisk
 SPLAT+='|frozen with .* in flight'
 note "seed ${OPT[seed]}, ${OPT[runtime]} s"

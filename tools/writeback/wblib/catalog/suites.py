@@ -50,7 +50,8 @@ def cell(words: str) -> Cell:
 
 
 def _cells(*lines: str) -> tuple[Cell, ...]:
-    return tuple(cell(line) for line in lines)
+    # Where wb is installed without the selftests, as in a guest, there are no cases.
+    return tuple(cell(line) for line in lines) if ax.CASES else ()
 
 
 # The four incidents.  With wbt off as well: the kernel of the 2017 report had none.
@@ -87,7 +88,7 @@ _SATURATING = _cells(*(
 ))
 
 
-def _matrix() -> Iterator[Cell]:
+def _matrix() -> Iterator[str]:
     """Everything that changes what is measured; combinations that would repeat another are left out."""
     for readers, disk, fs, sched, writer, wbt, sectors in itertools.product(
         ("readers=4 rate=1000", "readers=20 rate=200"), ("sata", "nvme", "hdd"), ("xfs", "ext4"),
@@ -98,19 +99,19 @@ def _matrix() -> Iterator[Cell]:
             continue  # bfq disables wbt; wbt ignores O_DIRECT
         if sectors == "128" and writer == "idle":
             continue  # 4-KiB reads are below any limit
-        yield cell(f"read-latency {readers} disk={disk} fs={fs} sched={sched} writer={writer} wbt={wbt} "
-                   f"max-sectors-kb={sectors}")
+        yield (f"read-latency {readers} disk={disk} fs={fs} sched={sched} writer={writer} wbt={wbt} "
+               f"max-sectors-kb={sectors}")
 
 
 # What one can have today by turning knobs: the competitors of any change.  1280 KiB
 # is the kernel's own max_sectors_kb; a queue of 4 is what a driver can be told.
-_PEERS = tuple(
-    cell(f"read-latency disk={disk} {peer} {knob}")
+_PEERS = _cells(*(
+    f"read-latency disk={disk} {peer} {knob}"
     for disk in ("fifo", "sata")
     for peer in ("sched=none", "sched=mq-deadline", "sched=mq-deadline sched-set=fifo_batch=1",
                  "sched=mq-deadline sched-set=async_depth=4", "sched=kyber", "sched=bfq", "sched=none iocost=on")
     for knob in ("max-sectors-kb=128", "max-sectors-kb=1280", "disk-set=queue_depth=4")
-)
+))
 
 # What a change of throttling in the block layer is accepted by: better where a
 # reader waits, and no worse where nobody does.
@@ -167,11 +168,8 @@ _GUIDE = _cells(*(
     f"after=bdi.max_bytes={27 * _MIB},bdi.strict_limit=1"
     for ram in (1024, 2048, 4096, 8192)
 ))
-_MATRIX = tuple(_matrix())
-# What differs from a case's defaults where each runs once: less of what is whole in demo, stress and endurance.
-_ONCE = {"read-latency": "writer=suite", "ext4-nodelalloc": "dd-mib=160 cp-mib=0", "foreign": "fs=ext4",
-         "fuzz": "values=12", "powercut": "cuts=20", "races": "runtime=4"}
-_CASES = tuple(cell(f"{name} {_ONCE.get(name, '')}") for name in ax.CASES)
+_MATRIX = _cells(*_matrix())
+_CASES = _cells(*(f"{c.name} {c.once}" for c in ax.CASES.values()))
 
 # What breaks first under a power cut, a fault or a race.  The short one is for the
 # kernels where it is slow (debug) or only the baseline (stock).

@@ -16,9 +16,10 @@ from pathlib import Path
 from wblib.base.fs import lock
 from wblib.base.paths import BUILD, GUEST, TOOLS
 from wblib.base.proc import need, say, sha256_file, sha256_text
+from wblib.catalog import axes as ax
 from wbtop.errors import WbError
 
-# program -> Debian package that has it
+# What init and the helpers of the cases use, and what some cases name: program -> Debian package that has it.
 PROGRAMS = {
     "bash": "bash", "mawk": "mawk", "busybox": "busybox-static", "fio": "fio", "jq": "jq",
     "mke2fs": "e2fsprogs", "e2fsck": "e2fsprogs", "debugfs": "e2fsprogs", "filefrag": "e2fsprogs",
@@ -48,13 +49,14 @@ LINKS = {
     "usr/bin/less": "busybox", "usr/bin/top": "busybox",
     "bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64",
 }
+LINKED = {path.rpartition("/")[2] for path in LINKS}
 # Only in the tracing guest: CO-RE tools, and perf for software events.
 TRACERS = {"xfsdist": "libbpf-tools", "ext4dist": "libbpf-tools", "biolatency": "libbpf-tools",
            "biosnoop": "libbpf-tools", "perf": "linux-perf", "bpftrace": "bpftrace"}
 # Only in the guest of the flavour btrfs.
 BTRFS = {"mkfs.btrfs": "btrfs-progs"}
-# Only in the guest of foreign tests.
-FOREIGN = {"stress-ng": "stress-ng", "dbench": "dbench", "fs_mark": "fsmark"}
+# Packages that are not called like their program.
+PACKAGES = {"fs_mark": "fsmark"}
 DBENCH_LOAD = "/usr/share/dbench/client.txt"
 STDBUF_LIB = "/usr/libexec/coreutils/libstdbuf.so"
 MIN_FREE_GIB = 2
@@ -116,9 +118,10 @@ def _collect(flavour: str, python: bool = False, foreign: bool = False) -> dict[
     """Path in the guest -> host file with its content."""
     files: dict[str, Path] = {}
     tracing = flavour == "tracing"
-    wanted = dict(PROGRAMS) | dict.fromkeys(COREUTILS, "coreutils") | (TRACERS if tracing else {})
+    named = {p for c in ax.CASES.values() for p in (*c.programs, *(c.own_programs if foreign else ()))}
+    wanted = {p: PACKAGES.get(p, p) for p in named if p not in LINKED and p != "python3"}
+    wanted |= PROGRAMS | dict.fromkeys(COREUTILS, "coreutils") | (TRACERS if tracing else {})
     wanted |= BTRFS if flavour == "btrfs" else {}
-    wanted |= FOREIGN if foreign else {}
     for name, package in wanted.items():
         # Not the caller's PATH first: the guest has no other directories.
         found = Path(need(name, package, first="/usr/sbin:/usr/bin:/sbin:/bin"))
@@ -147,7 +150,8 @@ def initramfs(selftests: Path, *, flavour: str = "slim", python: bool = False, f
     """Return the initramfs with ``selftests`` (an installed kselftest tree) at /kselftest.
 
     flavour: of the kernel; tracing: also TRACERS, btrfs: also BTRFS.
-    python: also python3 and wb.  foreign: also FOREIGN.  Without them the bytes are the same as ever.
+    python: also python3 and wb.  foreign: also what a case has of its own.
+    Without them the bytes are the same as ever.
 
     Cached by content below build/guest; of two wb commands that need the same
     one, the second waits and finds it made.  Raises WbError when a program is

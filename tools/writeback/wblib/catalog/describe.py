@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the cases say about themselves: ``CASE.sh --describe=json`` of each, read once per content."""
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from wblib.base.paths import BUILD, SELFTESTS
+from wblib.base.proc import need, say, sha256_text
+
+# Not cases.
+_LIBRARIES = ("functions.sh", "ktap-lava.sh")
+# One process, since 37 would take a second: every case believes that it was called by its own name.  A line each.
+_ALL = 'for f; do said=$(BASH_ARGV0=$f; . "$f" --describe=json) || said=; printf "%s\\n" "$said"; done'
+
+
+def scripts() -> list[str]:
+    """The cases below SELFTESTS, as paths from there."""
+    found = (p for p in SELFTESTS.glob("*.sh") if p.name not in _LIBRARIES and not p.name.startswith("lib-"))
+    return [str(p.relative_to(SELFTESTS)) for p in sorted(found, key=lambda p: p.stem)]
+
+
+def _key() -> str:
+    """Of everything that a description can depend on."""
+    files = [*SELFTESTS.glob("*.sh"), *SELFTESTS.glob("test_modules/*.h")]
+    texts = [f"{p.relative_to(SELFTESTS)}\n{p.read_text()}" for p in sorted(files)]
+    return sha256_text("".join([_ALL, *scripts(), *texts]))[:16]
+
+
+@cache
+def declared() -> list[dict[str, Any]]:
+    """The description of every case that has one; none where wb is installed without the selftests."""
+    names = scripts()
+    kept = BUILD / "catalog" / f"{_key()}.json"
+    if not names or kept.exists():
+        return [json.loads(line) for line in (kept.read_text() if names else "").splitlines()]
+    done = subprocess.run([need("bash", "bash"), "-c", _ALL, "bash", *(f"./{n}" for n in names)], cwd=SELFTESTS,
+                          capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    mute = [name for name, line in zip(names, lines, strict=True) if not line]
+    if mute:
+        say(f"  {', '.join(mute)}: no case, does not describe itself: {' '.join(done.stderr.split())[:200]}")
+    else:
+        _keep(kept, done.stdout)
+    return [json.loads(line) for line in lines if line]
+
+
+def _keep(kept: Path, text: str) -> None:
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        new = kept.with_suffix(".new")
+        new.write_text(text)
+        new.rename(kept)
+        for old in kept.parent.glob("*.json"):
+            if old != kept:
+                old.unlink(missing_ok=True)
+    except OSError:
+        pass  # only slower
