@@ -140,22 +140,6 @@ function load() {
 	done
 }
 
-# numbers() - of the modelled disk: "name low high" as the module says in the log
-#	when it refuses a number
-function numbers() {
-	local file name range
-	for file in "$WBDISK_CONFIGFS/$OFF"/*; do
-		name=${file##*/}
-		case $name in hist_*|stats|cut|stall_ms|power|profile|model|fail_*|reset_stats) continue ;; esac
-		{ echo 99999999999999 > "$file"; } 2> /dev/null
-		# 10 lines in 5 s are let through.
-		sleep .6
-		range=$(dmesg | sed -n "s/.*wbdisk: $OFF: $name must be from \\([0-9]*\\) to \\([0-9]*\\).*/\\1 \\2/p" | tail -n 1)
-		[ -n "$range" ] || return
-		echo "$name $range"
-	done
-}
-
 # bad_names() - may not become a disk
 function bad_names() {
 	local name bad=0
@@ -174,9 +158,8 @@ need_wbdisk
 disk_beside ext4 $ON fifo
 wbdisk_create $OFF sata-ssd
 wbdisk_set $OFF power 0
-numbers > "$WB_OUT/numbers" || die "the log does not say which numbers a disk takes"
 readonly QUEUE=/sys/block/wbd-$ON/queue BDI=/sys/block/wbd-$ON/bdi EXT4=/sys/fs/ext4/wbd-$ON
-ktap_set_plan $((21 + $(wc -l < "$WB_OUT/numbers")))
+ktap_set_plan $((21 + $(wc -l < "$WBDISK_CONFIGFS/ranges")))
 note "seed ${OPT[seed]}, ${OPT[values]} values each"
 RANDOM=${OPT[seed]}
 load &
@@ -197,14 +180,14 @@ fuzz $BDI/strict_limit 0 1
 fuzz $BDI/max_bytes 0 $S64_MAX
 fuzz $BDI/min_bytes 0 $S64_MAX
 fuzz $EXT4/alloc_ahead_kb 0 $U32_MAX
-fuzz "$WBDISK_CONFIGFS/$OFF/profile" "" "" "fifo sata-ssd nvme-ssd hdd usb-stick custom"
+fuzz "$WBDISK_CONFIGFS/$OFF/profile" "" "" "$(tr '\n' ' ' < "$WBDISK_CONFIGFS/profiles")"
 fuzz "$WBDISK_CONFIGFS/$OFF/model" "" "" "fifo ssd hdd"
 fuzz "$WBDISK_CONFIGFS/$OFF/stall_ms" 0 3600000
 fuzz "$WBDISK_CONFIGFS/$OFF/fail_nth" "" ""
 fuzz "$WBDISK_CONFIGFS/$OFF/fail_range" "" ""
-while read -r name low high; do
+while read -r name low high _; do
 	fuzz "$WBDISK_CONFIGFS/$OFF/$name" "$low" "$high"
-done < "$WB_OUT/numbers"
+done < "$WBDISK_CONFIGFS/ranges"
 check "bad names of disks are refused" bad_names
 metric fuzz_inputs $INPUTS
 metric fuzz_refused $REFUSED

@@ -14,13 +14,27 @@ about kernel MODULES MODULE_UNLOAD CONFIGFS_FS BLK_DEV HIGH_RES_TIMERS EXT4_FS X
 
 # ---- options ---------------------------------------------------------------
 
-readonly WBDISK_PROFILES="sata|nvme|hdd|fifo|usb"
+# profiles() - PROFILES are those of the module's table, between "|"; where it was
+# installed without its source, the module says later which there are
+function profiles() {
+	local line table=$WB_DIR/test_modules/wbdisk_profiles.h
+	PROFILES=@profile
+	[ -r "$table" ] || return 0
+	PROFILES=
+	while IFS= read -r line; do
+		[[ $line =~ ^WBD_PROFILE\(([a-z0-9_]+), ]] || continue
+		PROFILES+=${PROFILES:+|}${BASH_REMATCH[1]}
+	done < "$table"
+}
+
+kind profile '[a-z][a-z0-9_-]*' PROFILE
 kind device 'dev:/dev/[A-Za-z0-9_/.:+-]+' dev:/dev/X
 
 # axis_disk(default) - declare the options that choose where a case runs
 function axis_disk() {
-	axis disk "$1" "$WBDISK_PROFILES|@device" \
-		"disk model (wbdisk profile sata-ssd, nvme-ssd, hdd, fifo, usb-stick), or a device of the functional lane" main
+	profiles
+	axis disk "$1" "$PROFILES|@device" \
+		"disk model (profile of wbdisk), or a device of the functional lane" main
 	axis_disk_set
 	axis dir "" @path "run below this existing directory: no module, no mkfs" local
 	axis erase 0 flag "allow --disk=dev: on a disk that is not QEMU's; its data is lost" local
@@ -51,19 +65,15 @@ function unload_wbdisk() {
 	rmmod wbdisk || note "wbdisk does not unload"
 }
 
+# profile_check(profile) - exits if the module does not have it
+function profile_check() {
+	grep -qw -- "$1" "$WBDISK_CONFIGFS/profiles" ||
+		usage_error "no profile '$1': there are $(awk '{ print $1 }' "$WBDISK_CONFIGFS/profiles" | paste -sd ' ')"
+}
+
 # need_wbdisk() - skip the whole case if the module cannot be loaded
 function need_wbdisk() {
 	load_wbdisk || skip_all "needs test_modules/wbdisk.ko built for $(uname -r): make with KDIR="
-}
-
-# wbdisk_profile(name) - profile that an axis value of --disk stands for
-function wbdisk_profile() {
-	case $1 in
-	sata) echo sata-ssd ;;
-	nvme) echo nvme-ssd ;;
-	usb) echo usb-stick ;;
-	*) echo "$1" ;;
-	esac
 }
 
 # wbdisk_set(name, attribute, value) - 1 if the module refuses
@@ -287,6 +297,7 @@ function disk_check() {
 		[ -z "$why" ] || usage_error "$why"
 	else
 		need_wbdisk
+		profile_check "${OPT[disk]}"
 	fi
 	stack_check
 }
@@ -311,7 +322,7 @@ function disk_setup() {
 	else
 		DISK_KIND=wbdisk DISK_DEV=/dev/wbd-test
 		IFS=, read -ra pairs <<< "${OPT[disk-set]}"
-		profile=$(wbdisk_profile "${OPT[disk]}")
+		profile=${OPT[disk]}
 		DISK_MODELS=(test)
 		[ "$stack" != raid0 ] || DISK_MODELS=(test test2)
 		for name in "${DISK_MODELS[@]}"; do

@@ -69,7 +69,7 @@ function fresh() {
 # fresh_raw(disk, [attribute=value...]) - the same without a file system
 function fresh_raw() {
 	OPT+=([disk]=$1 [stack]=none)
-	disk_raw "$(wbdisk_profile "$1")" "${@:2}"
+	disk_raw "$1" "${@:2}"
 	READ_FILE=$DISK_DEV READ_OFFSET=$RAW_READ_OFFSET
 	trace_disks "$WRITES"
 }

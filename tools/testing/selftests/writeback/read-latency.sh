@@ -57,7 +57,7 @@ about wall 25
 about once writer=suite
 about programs fio jq awk dd chrt ionice
 about kernel BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER IOSCHED_BFQ CGROUPS MEMCG \
-	BLK_CGROUP BLK_CGROUP_IOCOST BLK_DEV_DM MD MD_RAID0
+	BLK_CGROUP BLK_CGROUP_IOCOST BLK_DEV_DM MD BLK_DEV_MD MD_RAID0
 axis_disk sata
 axis fs xfs 'xfs|ext4|btrfs' "file system of the disk; btrfs has a kernel of its own" main
 axis sched none 'none|mq-deadline|kyber|bfq' "I/O scheduler of the disk" main

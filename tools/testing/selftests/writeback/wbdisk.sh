@@ -114,15 +114,6 @@ function volume() {
 
 # ---- what each profile is --------------------------------------------------
 
-# profile, MB/s at most, MiB to move, rotational, write cache, commands at once
-readonly PROFILES=(
-	"fifo 450 128 0 through 32"
-	"sata-ssd 530 128 0 back 32"
-	"nvme-ssd 3360 256 0 back 1023"
-	"hdd 560 64 1 back 32"
-	"usb-stick 36 4 0 through 1"
-)
-
 function looks_like() {
 	local queue=/sys/block/wbd-a/queue rotational=$1 cache=$2 depth=$3
 	echo none > "$queue/scheduler"
@@ -138,11 +129,15 @@ function gone() {
 	[[ ! -e /dev/wbd-a && ! -e /sys/block/wbd-a && ! -e $WBDISK_CONFIGFS/a ]]
 }
 
+# test_profile(name) - five results
 function test_profile() {
-	local profile=$1 most=$2 mib=$3 mbps name=${1//-/_}
+	local profile=$1 most mib mbps cache=through name=${1//-/_}
 	fresh "$profile"
+	most=$(wbdisk_get a link_mbps)
+	mib=$((most / 4 < 4 ? 4 : most / 4 > 256 ? 256 : most / 4))
+	[ "$(wbdisk_get a write_cache)" = 0 ] || cache=back
 	check "$profile: appears" [ "$(wbdisk_get a profile)" = "$profile" ]
-	check "$profile: queue limits" looks_like "$4" "$5" "$6"
+	check "$profile: queue limits" looks_like "$(wbdisk_get a rotational)" "$cache" "$(wbdisk_get a queue_depth)"
 	dwrite 512 1024
 	check "$profile: returns what was written" same 512 1024
 	metric "read_us_$name" "$(calc "$(fastest read dread 65536 4) / 1000")"
@@ -350,9 +345,23 @@ function refuses() {
 	[ "$(wbdisk_get a "$1" 2> /dev/null)" = "$before" ]
 }
 
+# ranges_hold() - no number takes what is next to its range, and all are within it
+function ranges_hold() {
+	local name low high value bad=0
+	while read -r name low high _; do
+		value=$(wbdisk_get a "$name")
+		[[ $value -ge $low && $value -le $high ]] || { note "$name is $value"; bad=1; }
+		for value in $((low - 1)) $((high + 1)); do
+			! wbdisk_set a "$name" "$value" || { note "$name takes $value"; bad=1; }
+		done
+	done < "$WBDISK_CONFIGFS/ranges"
+	return $bad
+}
+
 function test_bad_values() {
 	local bad lines
 	fresh fifo
+	check "numbers keep to their ranges" ranges_hold
 	for bad in "link_mbps 0" "link_mbps 100001" "link_mbps -1" "link_mbps 1x" \
 		   "link_mbps 4294967296" "store_mib 0" "lazy_cache 2" \
 		   "stall_ms -1" "stall_ms 3600001" "power 7" "cut 0" \
@@ -446,10 +455,10 @@ if ! set_value "$TRACE/events/wbdisk/wbdisk_complete/enable" 1; then
 fi
 set_value "$TRACE/tracing_on" 1
 
-ktap_set_plan 151
-for i in "${PROFILES[@]}"; do
-	# shellcheck disable=SC2086 # its words
-	test_profile $i
+mapfile -t NAMES < <(awk '{ print $2 }' "$WBDISK_CONFIGFS/profiles")
+ktap_set_plan $((126 + 5 * ${#NAMES[@]} + 1))
+for i in "${NAMES[@]}"; do
+	test_profile "$i"
 done
 test_time
 test_stall

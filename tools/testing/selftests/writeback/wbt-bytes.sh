@@ -31,7 +31,7 @@ about title \
 	"throttling by bytes: attributes, and the bound that readers rely on, on three disks and two stacks"
 about replays "none: tests wbt_policy=bytes; skips on a kernel without it"
 about wall 60
-about kernel BLK_DEV_DM MD MD_RAID0
+about kernel BLK_DEV_DM MD BLK_DEV_MD MD_RAID0
 about series
 about not_fast "where fio, which spins while it waits, takes minutes"
 measures 'bytes_leave, bytes_obey' ms lower \

@@ -35,7 +35,8 @@ about programs fio blkdiscard xfs_repair e2fsck
 about kernel BLK_WBT BLK_WBT_MQ DEBUG_FS MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER IOSCHED_BFQ CGROUPS \
 	BLK_CGROUP BLK_CGROUP_IOCOST
 about not_fast "where a loop that never sleeps takes no time, so its seconds never end"
-axis profile sata "$WBDISK_PROFILES" "modelled disk" main
+profiles
+axis profile sata "$PROFILES" "modelled disk" main
 axis runtime 20 '1..9999 s' "seconds of changes under load" wall=4
 axis removals 3 0..99 "how often the disks are removed under load"
 axis cpus 1 '0|1' "take CPUs offline, too, if there are several"
@@ -70,7 +71,7 @@ function power_up() {
 	local disk
 	for disk in "${DISKS[@]}"; do
 		[ -d "$WBDISK_CONFIGFS/$disk" ] ||
-			wbdisk_create "$disk" "$(wbdisk_profile "${OPT[profile]}")" \
+			wbdisk_create "$disk" "${OPT[profile]}" \
 				"seed=${OPT[seed]}" discard=1 || die "cannot make disk $disk"
 		[ "$(wbdisk_get "$disk" power)" = 1 ] || wbdisk_set "$disk" power 1
 		loop_until "[ -b /dev/wbd-$disk ]" || die "no /dev/wbd-$disk"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The numbers of a modelled disk: their names, ranges and defaults. */
+/* The numbers of a modelled disk. */
 #ifndef _WBDISK_CONFIG_H
 #define _WBDISK_CONFIG_H
 
@@ -57,54 +57,24 @@ enum wbd_model {
  * @lazy_cache: 1: writes leave the cache only by flush, FUA or for room
  * @cut_keep_ppm: share of the cached pages that a power cut leaves
  *
- * Each is a configfs file of the same name; wbdisk_configfs.c has the ranges and
- * which can be written while the disk is on.
+ * Each from @capacity_mib on is a line of wbdisk_numbers.h, and a configfs file of
+ * the same name.
  */
 struct wbd_config {
 	u32 profile;
 	u32 model;
-	u32 capacity_mib;
-	u32 store_mib;
-	u32 link_mbps;
-	u32 link_duplex;
-	u32 latency_ns;
-	u32 latency_jitter_ns;
-	u32 command_ns;
-	u32 burst_mib;
-	u32 burst_mbps;
-	u32 channels;
-	u32 dies_per_channel;
-	u32 channel_mbps;
-	u32 page_kib;
-	u32 prog_kib;
-	u32 t_read_ns;
-	u32 t_prog_ns;
-	u32 slc_mib;
-	u32 t_prog_full_ns;
-	u32 write_buffer_kib;
-	u32 rpm;
-	u32 seek_min_ns;
-	u32 seek_avg_ns;
-	u32 media_mbps_outer;
-	u32 media_mbps_inner;
-	u32 readahead_kib;
-	u32 age_limit_ms;
-	u32 write_cache;
-	u32 fua;
-	u32 flush_drains;
-	u32 queues;
-	u32 queue_depth;
-	u32 max_segments;
-	u32 max_io_kib;
-	u32 rotational;
-	u32 discard;
-	u32 jitter_ppm;
-	u32 seed;
-	u32 lazy_cache;
-	u32 cut_keep_ppm;
+#define WBD_NUMBER(name, ...)	u32 name
+#include "wbdisk_numbers.h"
 };
 
+/**
+ * struct wbd_profile - one entry of wbdisk_profiles.h
+ * @word: what the tests call it
+ * @name: what it is called in full; the file "profile" takes both
+ * @config: its numbers
+ */
 struct wbd_profile {
+	const char *word;
 	const char *name;
 	struct wbd_config config;
 };

@@ -70,46 +70,7 @@ static struct configfs_attribute wbd_attr_##name = {			\
 	.store = name##_store,						\
 }
 
-/* name, lowest, highest, writable while the disk is on */
-WBD_NUMBER(capacity_mib, 1, 4194304, false);
-WBD_NUMBER(store_mib, 1, 4194304, true);
-WBD_NUMBER(link_mbps, 1, 100000, true);
-WBD_NUMBER(link_duplex, 0, 1, false);
-WBD_NUMBER(latency_ns, 0, 1000000000, false);
-WBD_NUMBER(latency_jitter_ns, 0, 1000000000, false);
-WBD_NUMBER(command_ns, 0, 1000000000, false);
-WBD_NUMBER(burst_mib, 0, 1048576, false);
-WBD_NUMBER(burst_mbps, 0, 100000, false);
-WBD_NUMBER(channels, 1, 64, false);
-WBD_NUMBER(dies_per_channel, 1, 64, false);
-WBD_NUMBER(channel_mbps, 1, 100000, false);
-WBD_NUMBER(page_kib, 1, 1024, false);
-WBD_NUMBER(prog_kib, 4, 4096, false);
-WBD_NUMBER(t_read_ns, 0, 1000000000, false);
-WBD_NUMBER(t_prog_ns, 0, 1000000000, false);
-WBD_NUMBER(slc_mib, 0, 1048576, false);
-WBD_NUMBER(t_prog_full_ns, 0, 1000000000, false);
-WBD_NUMBER(write_buffer_kib, 64, 1048576, false);
-WBD_NUMBER(rpm, 1000, 20000, false);
-WBD_NUMBER(seek_min_ns, 0, 100000000, false);
-WBD_NUMBER(seek_avg_ns, 0, 100000000, false);
-WBD_NUMBER(media_mbps_outer, 5, 10000, false);
-WBD_NUMBER(media_mbps_inner, 5, 10000, false);
-WBD_NUMBER(readahead_kib, 0, 65536, false);
-WBD_NUMBER(age_limit_ms, 1, 100000, false);
-WBD_NUMBER(write_cache, 0, 1, false);
-WBD_NUMBER(fua, 0, 1, false);
-WBD_NUMBER(flush_drains, 0, 1, false);
-WBD_NUMBER(queues, 0, 1024, false);
-WBD_NUMBER(queue_depth, 1, 1024, false);
-WBD_NUMBER(max_segments, 1, 65535, false);
-WBD_NUMBER(max_io_kib, 4, 65536, false);
-WBD_NUMBER(rotational, 0, 1, false);
-WBD_NUMBER(discard, 0, 1, false);
-WBD_NUMBER(jitter_ppm, 0, 1000000, false);
-WBD_NUMBER(seed, 0, U32_MAX, false);
-WBD_NUMBER(lazy_cache, 0, 1, true);
-WBD_NUMBER(cut_keep_ppm, 0, 1000000, true);
+#include "wbdisk_numbers.h"
 
 /* ---- names --------------------------------------------------------------- */
 
@@ -371,49 +332,10 @@ CONFIGFS_ATTR_RO(wbd_, hist_ahead);
 
 /* ---- directories --------------------------------------------------------- */
 
-static struct configfs_attribute *wbd_attrs[] = {
+static struct configfs_attribute *wbd_others[] = {
 	&wbd_attr_profile,
 	&wbd_attr_power,
 	&wbd_attr_model,
-	&wbd_attr_capacity_mib,
-	&wbd_attr_store_mib,
-	&wbd_attr_link_mbps,
-	&wbd_attr_link_duplex,
-	&wbd_attr_latency_ns,
-	&wbd_attr_latency_jitter_ns,
-	&wbd_attr_command_ns,
-	&wbd_attr_burst_mib,
-	&wbd_attr_burst_mbps,
-	&wbd_attr_channels,
-	&wbd_attr_dies_per_channel,
-	&wbd_attr_channel_mbps,
-	&wbd_attr_page_kib,
-	&wbd_attr_prog_kib,
-	&wbd_attr_t_read_ns,
-	&wbd_attr_t_prog_ns,
-	&wbd_attr_slc_mib,
-	&wbd_attr_t_prog_full_ns,
-	&wbd_attr_write_buffer_kib,
-	&wbd_attr_rpm,
-	&wbd_attr_seek_min_ns,
-	&wbd_attr_seek_avg_ns,
-	&wbd_attr_media_mbps_outer,
-	&wbd_attr_media_mbps_inner,
-	&wbd_attr_readahead_kib,
-	&wbd_attr_age_limit_ms,
-	&wbd_attr_write_cache,
-	&wbd_attr_fua,
-	&wbd_attr_flush_drains,
-	&wbd_attr_queues,
-	&wbd_attr_queue_depth,
-	&wbd_attr_max_segments,
-	&wbd_attr_max_io_kib,
-	&wbd_attr_rotational,
-	&wbd_attr_discard,
-	&wbd_attr_jitter_ppm,
-	&wbd_attr_seed,
-	&wbd_attr_lazy_cache,
-	&wbd_attr_cut_keep_ppm,
 	&wbd_attr_stall_ms,
 	&wbd_attr_cut,
 	&wbd_attr_fail_range,
@@ -426,6 +348,19 @@ static struct configfs_attribute *wbd_attrs[] = {
 	&wbd_attr_hist_ahead,
 	NULL,
 };
+
+/* Of struct wbd_config, profile and model are among the others. */
+static struct configfs_attribute *wbd_attrs[sizeof(struct wbd_config) / sizeof(u32) +
+					    ARRAY_SIZE(wbd_others) - 2];
+
+static void fill_attrs(void)
+{
+	int n = 0;
+
+#define WBD_NUMBER(name, ...)	(wbd_attrs[n++] = &wbd_attr_##name)
+#include "wbdisk_numbers.h"
+	memcpy(&wbd_attrs[n], wbd_others, sizeof(wbd_others));
+}
 
 static void wbd_release(struct config_item *item)
 {
@@ -488,8 +423,42 @@ static struct configfs_group_operations wbd_group_ops = {
 	.drop_item = wbd_drop_item,
 };
 
+/* What disks there are, and what their files take. */
+static ssize_t wbd_profiles_show(struct config_item *item, char *page)
+{
+	unsigned int i;
+	int n = 0;
+
+	for (i = 0; i < wbd_nr_profiles; i++)
+		n += sysfs_emit_at(page, n, "%s %s\n", wbd_profiles[i].word,
+				   wbd_profiles[i].name);
+	return n;
+}
+
+CONFIGFS_ATTR_RO(wbd_, profiles);
+
+static ssize_t wbd_ranges_show(struct config_item *item, char *page)
+{
+	int n = 0;
+
+#define WBD_NUMBER(name, lo, hi, live)					\
+	(n += sysfs_emit_at(page, n, "%s %u %u %s\n", #name, lo, hi,	\
+			    live ? "live" : "off"))
+#include "wbdisk_numbers.h"
+	return n;
+}
+
+CONFIGFS_ATTR_RO(wbd_, ranges);
+
+static struct configfs_attribute *wbd_group_attrs[] = {
+	&wbd_attr_profiles,
+	&wbd_attr_ranges,
+	NULL,
+};
+
 static const struct config_item_type wbd_group_type = {
 	.ct_group_ops = &wbd_group_ops,
+	.ct_attrs = wbd_group_attrs,
 	.ct_owner = THIS_MODULE,
 };
 
@@ -504,6 +473,7 @@ static struct configfs_subsystem wbd_subsys = {
 
 int wbd_configfs_register(void)
 {
+	fill_attrs();
 	config_group_init(&wbd_subsys.su_group);
 	mutex_init(&wbd_subsys.su_mutex);
 	return configfs_register_subsystem(&wbd_subsys);
