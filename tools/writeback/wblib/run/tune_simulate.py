@@ -7,22 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wblib.catalog import axes as ax
+from wblib.catalog.disks import Disk, disks
 from wbtop.errors import WbError
 from wbtop.stats import median, number, table
 from wbtop.tune_facts import Facts
 from wbtop.tune_measure import MIB, Measured
 from wbtop.tune_rules import Advice, Case
 
-# --disk of the cases -> what the profile was measured to be (Documentation/wbdisk.md):
-# sequential write MB/s, a 4-KiB read on the idle disk in us.
-PROFILES = {"fifo": (450.0, 99.6), "sata": (529.0, 98.5), "nvme": (1201.0, 52.8), "hdd": (213.0, 13000.0),
-            "usb": (9.3, 545.0)}
-# Profiles whose writes are as fast as their link, so that the link's rate can be set to what was measured.
-LINK_BOUND = {"fifo": (1, 450), "sata": (1, 529)}
-FILE_MIB = {"hdd": 256, "usb": 64}
-DEFAULT_FILE_MIB = 1024
-MAX_IO_KIB = {"usb": 120}
-DEFAULT_MAX_IO_KIB = 1280
 GUEST_PAGE = 4096  # of x86, whatever this machine's is
 KEYS = ("vm.dirty_bytes", "vm.dirty_background_bytes", "vm.dirty_ratio", "vm.dirty_background_ratio")
 SHOWN = {
@@ -43,18 +34,19 @@ class Plan:
 
 
 def nearest(measured: Measured, *, rotating: bool) -> str:
-    """The profile at the least distance in log(write rate) and log(read time); hdd for media that rotate."""
-    if rotating:
-        return "hdd"
-
-    def distance(name: str) -> float:
-        rate, read = PROFILES[name]
-        far = math.log(max(measured.write_mbps, 0.1) / rate) ** 2
+    """The profile at the least distance in log(write rate) and log(read time), of those that rotate or do not."""
+    def distance(disk: Disk) -> float:
+        far = math.log(max(measured.write_mbps, 0.1) / disk.write_mbps) ** 2
         if measured.read_p50_us:
-            far += math.log(measured.read_p50_us / read) ** 2
+            far += math.log(measured.read_p50_us / disk.read_us) ** 2
         return far
 
-    return min((n for n in PROFILES if n != "hdd"), key=distance)
+    return min((d for d in disks().values() if d.rotational == rotating), key=distance).word
+
+
+def _file_mib(disk: Disk) -> int:
+    """What the writer writes: some seconds of the disk."""
+    return 1024 if disk.write_mbps > 300 else 256 if disk.write_mbps > 100 else 64
 
 
 def _sizes(before: dict[str, str], after: dict[str, str], file_mib: int, notes: list[str]) -> None:
@@ -77,9 +69,9 @@ def _sizes(before: dict[str, str], after: dict[str, str], file_mib: int, notes: 
             settings[key] = str(max(2 * GUEST_PAGE, min(int(int(settings[key]) * factor), most)))
 
 
-def _request_size(settings: dict[str, str], profile: str, notes: list[str]) -> None:
+def _request_size(settings: dict[str, str], model: Disk, notes: list[str]) -> None:
     """The largest request as the modelled disk takes it."""
-    key, most = "queue.max_sectors_kb", MAX_IO_KIB.get(profile, DEFAULT_MAX_IO_KIB)
+    key, most = "queue.max_sectors_kb", model["max_io_kib"]
     if int(settings.get(key, "0")) > most:
         notes.append(f"{key}={settings[key]} is {most} in the guest, the most that the modelled disk takes")
         settings[key] = str(most)
@@ -99,9 +91,9 @@ def plan(facts: Facts, measured: Measured, advice: Sequence[Advice], goal: str, 
     disk = facts.disks[0]
     case = Case(goal, facts, measured, 0)
     notes: list[str] = []
-    profile = nearest(measured, rotating=case.rotating(disk))
+    model = disks()[nearest(measured, rotating=case.rotating(disk))]
     chosen = kernel or ("patched" if disk.wbt_policy is not None else "stock")
-    file_mib = FILE_MIB.get(profile, DEFAULT_FILE_MIB)
+    file_mib = _file_mib(model)
     limits = any(a.value is not None and not a.key.startswith("queue.") for a in advice)
     before = _present(facts) if limits else {}
     after = dict(before)
@@ -128,23 +120,24 @@ def plan(facts: Facts, measured: Measured, advice: Sequence[Advice], goal: str, 
         del before["bdi.max_bytes"]
     _sizes(before, after, file_mib, notes)
     for settings in (before, after):
-        _request_size(settings, profile, notes)
-    given = {"disk": profile, "fs": facts.fs if facts.fs in ("xfs", "ext4") else "xfs", "mib": str(file_mib),
+        _request_size(settings, model, notes)
+    given = {"disk": model.word, "fs": facts.fs if facts.fs in ("xfs", "ext4") else "xfs", "mib": str(file_mib),
              "before": _list(before), "after": _list(after)}
     if facts.fs not in ("xfs", "ext4"):
         notes.append(f"{facts.fs} is replayed as xfs")
-    low_high = LINK_BOUND.get(profile)
-    if low_high:
+    # Where writes are as fast as the link, its rate can be set to what was measured.
+    if model.write_mbps == model["link_mbps"]:
         rate = round(measured.write_mbps)
-        if low_high[0] <= rate < low_high[1]:
+        if 1 <= rate < model["link_mbps"]:
             given["disk-set"] = f"link_mbps={rate}"
-        elif rate > low_high[1]:
-            notes.append(f"this disk drains {rate} MB/s, the profile {low_high[1]}: the guest's CPU does no more")
+        elif rate > model["link_mbps"]:
+            notes.append(f"this disk drains {rate} MB/s, the profile {model['link_mbps']}: "
+                         "the guest's CPU does no more")
     if goal == "unplug":
         given["readers"] = "0"
     if goal == "database":
         given["probe"] = "fsync"
-    notes.append(f"model: profile {profile}, {PROFILES[profile][0]:g} MB/s and {PROFILES[profile][1]:g} us per read; "
+    notes.append(f"model: profile {model.word}, {model.write_mbps:.4g} MB/s and {model.read_us:.4g} us per read; "
                  f"measured: {measured.write_mbps:g} MB/s and {measured.read_p50_us or 0:g} us")
     return Plan(ax.validate("tune-replay", given), chosen, list(dict.fromkeys(notes)))
 
