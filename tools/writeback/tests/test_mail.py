@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Sets of patches: what belongs to one, that it applies by itself, and the mails made of it."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fake_checkout import LINES, Checkout
 
+from wblib.base.paths import SELFTESTS
 from wblib.catalog.suites import Job
 from wblib.results.store import Result
 from wblib.series import mail
@@ -22,6 +24,9 @@ def edit(number: int, text: str = "changed") -> str:
 def checkout(tmp_path: Path) -> Checkout:
     """Two sets: 01 has two patches, 02 one on top of them."""
     made = Checkout(tmp_path)
+    # Covers name cells.
+    shutil.copytree(SELFTESTS, made.top / "tools/testing/selftests/writeback",
+                    ignore=shutil.ignore_patterns("*.c", "*.o", "*.ko", "law"))
     made.wb("series", "tree")
     one = edit(7)
     two = one.replace("line 9\n", "changed 9\n")

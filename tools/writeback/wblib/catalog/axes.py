@@ -20,7 +20,7 @@ from wbtop.errors import WbError
 from . import describe
 
 SLUG_MAX = 200
-SEED_MAX = 999_999_999  # nine digits: what functions.sh takes, and fits QEMU's -seed and fio's randseed
+SEED_MAX = 999_999_999  # nine digits: what the cases take, and fits QEMU's -seed and fio's randseed
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Prepared:
 def prepare(variant: str, options: Options, *, python: bool = False, foreign: bool = False) -> Prepared:
     """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist.
 
-    python: the guest has python3 and wb.  foreign: it has the programs of guest.FOREIGN.
+    python: the guest has python3 and wb.  foreign: it has the programs that only some cases need.
     """
     built = kernels.build(variant, _flavour(options))
     initrd = guests.initramfs(kernels.modules(built), flavour=options.flavour, python=python, foreign=foreign)
