@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from wblib.catalog import axes, suites
+from wblib.catalog.spec import RunSpec
 from wblib.catalog.suites import SUITES, Job
 from wblib.results import store
 from wblib.run import bench, command
@@ -192,7 +193,7 @@ def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixt
 
 def test_a_command_names_what_is_not_the_default() -> None:
     job = Job("dirty-stress", {"runtime": "6"}, 7, "patched")
-    assert bench.command(job) == "tools/writeback/wb run dirty-stress --kernel patched --seed 7"
-    assert bench.command(job, cpu="max,erms=off", flavour="debug", force=True, timeout_s=14400.0) == (
+    assert bench.command(RunSpec.of(job)) == "tools/writeback/wb run dirty-stress --kernel patched --seed 7"
+    assert bench.command(RunSpec.of(job, cpu="max,erms=off", flavour="debug"), force=True, timeout_s=14400.0) == (
         "tools/writeback/wb run dirty-stress --kernel patched --cpu max,erms=off --flavour debug --timeout 14400 "
         "--seed 7 --force")

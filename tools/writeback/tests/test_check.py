@@ -11,6 +11,7 @@ import pytest
 
 from wblib.catalog import axes as ax
 from wblib.catalog import suites
+from wblib.catalog.spec import RunSpec
 from wblib.catalog.suites import Job
 from wblib.check import stress, tiers
 from wblib.guest import qemu
@@ -42,9 +43,10 @@ def test_what_is_left_to_wb_stress_is_what_it_runs(
 
     lanes: dict[str, set[str]] = {}
 
-    def run_many(jobs: Sequence[Job], *, options: runner.Options) -> list[object]:
-        ran.extend(jobs)
-        lanes.setdefault(options.lane, set()).update(j.case for j in jobs)
+    def run_many(runs: Sequence[RunSpec]) -> list[object]:
+        ran.extend(runs)
+        for r in runs:
+            lanes.setdefault(r.lane, set()).add(r.case)
         return []
 
     monkeypatch.setattr(tiers, "variants", lambda: ["stock", "patched"])
@@ -105,9 +107,9 @@ def test_mainline_runs_its_rows_or_says_why_not(
 ) -> None:
     ran: list[Job] = []
 
-    def run_many(jobs: Sequence[Job], *, options: runner.Options) -> list[object]:
-        assert options.lane == "fast"
-        ran.extend(jobs)
+    def run_many(runs: Sequence[RunSpec]) -> list[object]:
+        assert {r.lane for r in runs} == {"fast"}
+        ran.extend(runs)
         return []
 
     def gone(line: str) -> None:

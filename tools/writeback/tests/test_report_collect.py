@@ -104,12 +104,14 @@ def test_commands(tmp_path: Path) -> None:
     report_tree.place(tmp_path / "f", "read-latency", "stock", 1, {"drain_s": (1, "s")}, lane="functional",
                       dir="results/stock-1/read-latency/nvme-sata-xfs/seed-1")
     report_tree.place(tmp_path / "f", "read-latency writer=idle", "stock", 1, {"drain_s": (1, "s")}, lane="local")
+    report_tree.place(tmp_path / "f", "read-latency reader=open", "stock", 1, {"drain_s": (1, "s")}, lane="fast")
     for wbt, meta in (("off", {"flavour": "debug"}), ("2000", {"flavour": "tracing", "trace": True})):
         report_tree.place(tmp_path / "d", f"read-latency wbt={wbt}", "stock", 1, {"drain_s": (1, "s")}, **meta)
     assert sorted(reproduce.command(c) for c in data_of(tmp_path).cells) == [
         "wb run read-latency --dir DIRECTORY --writer idle --seed 1",
         "wb run read-latency --kernel stock --disk fifo --max-sectors-kb 128 --cpu max,erms=off --seed 7",
         "wb run read-latency --kernel stock --lane functional --on nvme --seed 1",
+        "wb run read-latency --kernel stock --reader open --lane fast --seed 1",
         "wb run read-latency --kernel stock --wbt 2000 --trace --seed 1",
         "wb run read-latency --kernel stock --wbt off --flavour debug --seed 1"]
 

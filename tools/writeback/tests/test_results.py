@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from wblib.catalog.spec import RunSpec
 from wblib.results import ktap, store
 from wbtop.errors import WbError
 
@@ -163,7 +164,7 @@ def test_a_wrong_result_is_never_written(tmp_path: Path) -> None:
 
 
 def test_result_dir() -> None:
-    path = store.result_dir(FakeKernel(), "wbdisk", {}, 7)
+    path = store.result_dir(FakeKernel(), RunSpec("wbdisk", {}, 7, "stock"))
     assert path.relative_to(store.RESULTS) == Path("stock-01234567/wbdisk/default/seed-7")
 
 

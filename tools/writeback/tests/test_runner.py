@@ -3,19 +3,23 @@
 
 import argparse
 import json
+import shlex
 import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from wblib.catalog import axes as ax
+from wblib.catalog import suites
+from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Job
 from wblib.guest import qemu
 from wblib.kernel import kconfig
-from wblib.results import store
-from wblib.run import command, local, runner
+from wblib.results import identity, store
+from wblib.run import bench, command, local, runner
 
 GOOD = "TAP version 13\n1..1\n# read_p99: 12.5 us\nok 1 works\n"
 
@@ -44,9 +48,9 @@ def _lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     return lane
 
 
-def _jobs(*seeds: int) -> list[Job]:
+def _jobs(*seeds: int, **how: str) -> list[RunSpec]:
     axes = ax.validate("read-latency", {"disk": "fifo"})
-    return [Job("read-latency", axes, seed, "stock") for seed in seeds]
+    return specs([Job("read-latency", axes, seed, "stock") for seed in seeds], **how)
 
 
 def test_results_in_order_and_kept(lane: SimpleNamespace, tmp_path: Path) -> None:
@@ -61,7 +65,7 @@ def test_results_in_order_and_kept(lane: SimpleNamespace, tmp_path: Path) -> Non
 
 def test_other_guest_or_force_runs_again(lane: SimpleNamespace) -> None:
     runner.run_many(_jobs(1))
-    runner.run_many(_jobs(1), options=runner.Options(force=True))
+    runner.run_many(_jobs(1), force=True)
     lane.prepared = runner.Prepared(lane.prepared.kernel, lane.prepared.initrd, "another")
     runner.run_many(_jobs(1))
     assert lane.ran == [1, 1, 1]
@@ -140,14 +144,14 @@ def test_interrupt_keeps_what_is_finished(lane: SimpleNamespace, monkeypatch: py
 def test_lanes_are_kept_apart(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "kvm_works", lambda image: False)
     runner.run_many(_jobs(1))
-    runner.run_many(_jobs(1), options=runner.Options(lane="functional", on="nvme"))
+    runner.run_many(_jobs(1, lane="functional", on="nvme"))
     assert lane.ran == [1, 1]
 
 
 def test_cpus_are_kept_apart(lane: SimpleNamespace) -> None:
     plain = runner.run_many(_jobs(1))[0]
-    other = runner.run_many(_jobs(1), options=runner.Options(cpu="max,erms=off"))[0]
-    runner.run_many(_jobs(1), options=runner.Options(cpu="max,erms=off"))
+    other = runner.run_many(_jobs(1, cpu="max,erms=off"))[0]
+    runner.run_many(_jobs(1, cpu="max,erms=off"))
     assert lane.ran == [1, 1]
     assert "cpu" not in plain.meta
     assert other.meta["cpu"] == "max,erms=off"
@@ -166,29 +170,27 @@ def test_a_skipped_case_says_why(lane: SimpleNamespace, capsys: pytest.CaptureFi
 def test_the_axis_ram_is_the_guests_memory(lane: SimpleNamespace) -> None:
     def memory(**given: str) -> int:
         job = Job("tune-replay", ax.validate("tune-replay", given), 1, "stock")
-        return runner.guest_of(job, lane.prepared, runner.Options()).memory_mib
+        return runner.guest_of(RunSpec.of(job), lane.prepared).memory_mib
 
     assert (memory(), memory(ram="8192")) == (2048, 8192)
 
 
 @pytest.mark.parametrize(("case", "told"), [("read-latency", False), ("wbt-kunit", True), ("ext4-kunit", True)])
 def test_only_kunit_cases_boot_with_kunit(lane: SimpleNamespace, tmp_path: Path, case: str, told: bool) -> None:
-    guest = runner.guest_of(Job(case, ax.validate(case, {}), 1, "patched"), lane.prepared, runner.Options())
+    guest = runner.guest_of(RunSpec.of(Job(case, ax.validate(case, {}), 1, "patched")), lane.prepared)
     assert any("kunit.enable=1" in word for word in qemu.command(guest, tmp_path)) is told
 
 
 def test_the_hosts_cpu_is_told_where_it_decides_times(lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qemu, "host_cpu", lambda: "Some CPU")
     monkeypatch.setattr(qemu, "kvm_works", lambda _image: False)
-    job = Job("read-latency", ax.validate("read-latency", {}), 1, "stock")
-    found = [runner.run_many([job], options=runner.Options(lane=name))[0].meta.get("host_cpu")
-             for name in ("exact", "functional")]
+    found = [runner.run_many(_jobs(1, lane=name))[0].meta.get("host_cpu") for name in ("exact", "functional")]
     assert found == [None, "Some CPU"]
 
 
 def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
     job = Job("wbt-kunit", ax.validate("wbt-kunit", {}), 1, "patched")
-    cpus = {f: runner.guest_of(job, lane.prepared, runner.Options(flavour=f)).smp for f in kconfig.FLAVOURS}
+    cpus = {f: runner.guest_of(RunSpec.of(job, flavour=f), lane.prepared).smp for f in kconfig.FLAVOURS}
     assert cpus == dict.fromkeys(kconfig.FLAVOURS, 1) | {"kcsan": 2}
 
 
@@ -196,8 +198,57 @@ def test_kcsan_has_two_cpus(lane: SimpleNamespace) -> None:
     ("slim", "xfs", False, "slim"), ("slim", "xfs", True, "tracing"), ("slim", "btrfs", False, "btrfs"),
     ("debug", "btrfs", False, "debug")])
 def test_flavour_follows_from_the_options(asked: str, fs: str, trace: bool, flavour: str) -> None:
-    args = argparse.Namespace(flavour=asked, trace=trace)
-    assert command.flavour_of(args, ax.validate("read-latency", {"fs": fs})) == flavour
+    job = Job("read-latency", ax.validate("read-latency", {"fs": fs}), 1, "stock")
+    assert RunSpec.of(job, flavour=asked, trace=trace).flavour == flavour
+
+
+def test_a_suite_boots_the_kernel_that_its_cells_need(
+    lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """``wb bench`` had booted slim, which has no btrfs, where the command of --list-cells boots btrfs."""
+    prepared: list[str] = []
+
+    def prepare(spec: RunSpec) -> runner.Prepared:
+        prepared.append(spec.flavour)
+        assert isinstance(lane.prepared, runner.Prepared)
+        return lane.prepared
+
+    monkeypatch.setattr(runner, "prepare", prepare)
+    monkeypatch.setattr(command, "prepare", prepare)
+    cells = tuple(suites.cell(f"read-latency fs={fs}") for fs in ("xfs", "btrfs"))
+    monkeypatch.setitem(suites.SUITES, "mixed", suites.Suite("mixed", "", cells))
+    top = argparse.ArgumentParser()
+    sub = top.add_subparsers()
+    bench.register(sub)
+    command.register(sub)
+
+    def wb(*words: str) -> list[str]:
+        args = top.parse_args(words)
+        assert args.func(args) == 0
+        return capsys.readouterr().out.splitlines()
+
+    wb("bench", "mixed", "--seeds", "1")
+    by_bench = set(prepared)
+    prepared.clear()
+    for line in wb("bench", "mixed", "--seeds", "1", "--list-cells"):
+        wb(*shlex.split(line)[1:])
+    assert by_bench == set(prepared) == {"slim", "btrfs"}
+
+
+@pytest.mark.parametrize("how", [
+    {}, {"cpu": "max,erms=off"}, {"lane": "functional"}, {"lane": "functional", "on": "nvme"}, {"lane": "fast"},
+    {"flavour": "debug"}, {"trace": True}, {"lane": "fast", "flavour": "debug"}], ids=str)
+@pytest.mark.parametrize("fs", ["xfs", "btrfs"])
+def test_a_result_says_what_was_asked_for(
+    fs: str, how: dict[str, Any], lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(qemu, "kvm_works", lambda _image: False)
+    job = Job("read-latency", ax.validate("read-latency", {"fs": fs}), 3, "patched")
+    spec = RunSpec.of(job, **how)
+    result, = runner.run_many([spec])
+    # From the meta alone: neither the directory nor QEMU's command is needed.
+    result.meta |= {"command": "", "dir": ""}
+    assert identity.spec_of(result) == spec
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
@@ -251,10 +302,10 @@ def test_timeout(text: str, seconds: float | None, capsys: pytest.CaptureFixture
 def test_dry_run_shows_the_guest_that_would_run(
     case: str, lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[dict[str, bool]] = []
+    asked: list[RunSpec] = []
 
-    def prepare(_kernel: str, _options: runner.Options, **wanted: bool) -> runner.Prepared:
-        asked.append(wanted)
+    def prepare(spec: RunSpec) -> runner.Prepared:
+        asked.append(spec)
         assert isinstance(lane.prepared, runner.Prepared)
         return lane.prepared
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from wblib.catalog.spec import RunSpec
 from wblib.catalog.suites import Job
 from wblib.check import stress
 from wblib.results import store
@@ -17,10 +18,10 @@ from wbtop.errors import WbError
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, str]]:
     done: list[tuple[Job, str]] = []
 
-    def run_many(jobs: Sequence[Job], *, parallel: int, options: runner.Options) -> list[store.Result]:
+    def run_many(jobs: Sequence[RunSpec], *, parallel: int, force: bool, timeout_s: float) -> list[store.Result]:
         assert parallel >= 1
-        done.extend((j, options.flavour) for j in jobs)
-        if options.flavour == "debug":
+        done.extend((j, j.flavour) for j in jobs)
+        if jobs[0].flavour == "debug":
             raise WbError("no compiler")
         return [store.Result(j.case, j.kernel, j.axes, j.seed, {}, {"dir": "d", "problem": "died"},
                                "error" if j.case == "wbt-stress" else "fail" if j.seed == 2 else "pass",

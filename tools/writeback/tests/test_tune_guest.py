@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from wblib.catalog import axes
+from wblib.catalog.spec import specs
 from wblib.catalog.suites import Job
 from wblib.guest import initramfs
 from wblib.run import runner
@@ -42,9 +43,9 @@ def test_who_needs_python() -> None:
 
 
 def test_each_job_runs_in_its_own_kind_of_guest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "prepare", lambda variant, options, *, python, foreign: f"{variant} {python}")
-    monkeypatch.setattr(runner, "_kept", lambda job, prepared, options: None)
-    monkeypatch.setattr(runner, "_run_one", lambda job, prepared, options, progress: (job.case, prepared))
+    monkeypatch.setattr(runner, "prepare", lambda spec: f"{spec.kernel} {axes.case(spec.case).python}")
+    monkeypatch.setattr(runner, "_kept", lambda spec, prepared: None)
+    monkeypatch.setattr(runner, "_run_one", lambda spec, prepared, progress, **_: (spec.case, prepared))
     jobs = [Job(case, {}, 1, kernel) for kernel in ("stock", "patched") for case in ("wbdisk", "tune", "watch")]
-    assert runner.run_many(jobs, parallel=1) == [
+    assert runner.run_many(specs(jobs), parallel=1) == [
         (j.case, f"{j.kernel} {j.case != 'wbdisk'}") for j in jobs]

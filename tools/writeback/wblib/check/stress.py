@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from wblib.base.proc import say
 from wblib.catalog import axes as ax
+from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Cell, Job, in_lane, jobs, left_out, seeds, suite
 from wblib.kernel import sources
 from wblib.results.store import Result
@@ -87,20 +88,20 @@ def timeout_of(flavour: str) -> float:
     return 0.0 if flavour == "slim" else DEBUG_TIMEOUT_S
 
 
-def report(found: Sequence[tuple[Job, Result]], flavour: str, lane: str = "exact") -> tuple[int, int]:
+def report(found: Sequence[tuple[RunSpec, Result]], flavour: str) -> tuple[int, int]:
     """Print a line per run, and each failure with its command; returns how many tests passed and failed."""
     passed = failed = 0
-    for job, result in found:
+    for spec, result in found:
         verdicts = list(tiers.of_result(result))
         bad = [v for v in verdicts if v.problem]
         good = len(verdicts) - len(bad)
-        label = f"{result.kernel} {flavour} {job.case} {ax.slug(job.case, job.axes)} seed {job.seed}"
+        label = f"{result.kernel} {flavour} {spec.case} {ax.slug(spec.case, spec.axes)} seed {spec.seed}"
         print(f"{'FAIL' if bad else 'ok  '} {label}: {good} passed" + (f", {len(bad)} failed" if bad else ""))
         for verdict in bad:
             print(f"     {verdict.name}: {verdict.problem}")
         if bad:
-            again = command(job, lane=lane, flavour=flavour, force=True, timeout_s=timeout_of(flavour))
-            print(f"     seed {job.seed}; repeat with: {again}", flush=True)
+            again = command(spec, force=True, timeout_s=timeout_of(flavour))
+            print(f"     seed {spec.seed}; repeat with: {again}", flush=True)
         passed += good
         failed += len(bad)
     return passed, failed
@@ -127,16 +128,16 @@ def run(args: argparse.Namespace) -> int:
     for one, job_list in todo:
         print(f"== {one.title()}: {len(job_list)} runs", flush=True)
         begin = time.monotonic()
-        options = runner.Options(lane=args.lane, flavour=one.flavour, force=args.force,
-                                 timeout_s=timeout_of(one.flavour))
+        wanted_runs = specs(job_list, lane=args.lane, flavour=one.flavour)
         try:
-            found = runner.run_many(job_list, parallel=parallel, options=options)
+            found = runner.run_many(wanted_runs, parallel=parallel, force=args.force,
+                                    timeout_s=timeout_of(one.flavour))
         except WbError as exc:
             # A kernel that does not build is one failure; the other rounds go on.
             print(f"FAIL {one.title()}: {exc}", flush=True)
             failed += 1
             continue
-        counts = report(list(zip(job_list, found, strict=True)), one.flavour, args.lane)
+        counts = report(list(zip(wanted_runs, found, strict=True)), one.flavour)
         passed, failed = passed + counts[0], failed + counts[1]
         print(f"   {one.title()}: {time.monotonic() - begin:.0f} s", flush=True)
     print(f"{passed} passed, {failed} failed")

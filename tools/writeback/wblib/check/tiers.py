@@ -10,13 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wblib.base.paths import BUILD, ROOT, SELFTESTS, TOOLS
 from wblib.base.proc import cpus, need, say
 from wblib.catalog import axes as ax
+from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Job, cell, in_lane, jobs, left_out, suite
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
@@ -143,8 +144,12 @@ def cases(seed: int) -> Iterator[Verdict]:
     exact = [j for j in every if in_lane("fast", j) is None or j.case in BOTH]
     for lane, of_lane in (("fast", fast), ("exact", exact)):
         of_lane.sort(key=lambda j: -ax.wall_s(j.case, j.axes))
-        for result in runner.run_many(of_lane, options=runner.Options(lane=lane)):
+        for result in runner.run_many(specs(of_lane, lane=lane)):
             yield from of_result(result)
+
+
+def _on_stock(case: str, seed: int, **axes: str) -> Job:
+    return Job(case, ax.validate(case, axes), seed, sources.named("stock"))
 
 
 def of_result(result: store.Result) -> Iterator[Verdict]:
@@ -162,9 +167,9 @@ def of_result(result: store.Result) -> Iterator[Verdict]:
         yield Verdict(name, _why(result))
 
 
-def kselftest(_seed: int) -> Iterator[Verdict]:
+def kselftest(seed: int) -> Iterator[Verdict]:
     """The kselftest runner itself, parsed by the kernel's own kunit.py."""
-    ready = runner.prepare("stock", runner.Options())
+    ready = runner.prepare(RunSpec.of(_on_stock("wbdisk", seed)))
     out = BUILD / "check" / "kselftest"
     shutil.rmtree(out, ignore_errors=True)
     guest = qemu.Guest(ready.kernel.image, ready.initrd, "kselftest", ("-t", "writeback:wbdisk-kunit.sh"), kunit=True)
@@ -198,13 +203,13 @@ def mainline(seed: int) -> Iterator[Verdict]:
     every = jobs([cell(words) for words in MAINLINE], kernel_names, [seed])
     fast = [j for j in map(functools.partial(in_lane, "fast"), every) if j]
     fast.sort(key=lambda j: -ax.wall_s(j.case, j.axes))
-    for result in runner.run_many(fast, options=runner.Options(lane="fast")):
+    for result in runner.run_many(specs(fast, lane="fast")):
         yield from of_result(result)
 
 
-def determinism(_seed: int) -> Iterator[Verdict]:
+def determinism(seed: int) -> Iterator[Verdict]:
     """One case twice with one seed: every byte the same, also under load; with another seed: other measurements."""
-    ready = runner.prepare("stock", runner.Options())
+    ready = runner.prepare(RunSpec.of(_on_stock("wbdisk", seed)))
     # Or a checkout elsewhere would have other bytes in its guests, and so other measurements.
     named = os.fsencode(BUILD) + b"/" in ready.initrd.read_bytes()
     yield Verdict("no path of this machine in the guest", f"{BUILD} is in {ready.initrd}" if named else "")
@@ -214,18 +219,18 @@ def determinism(_seed: int) -> Iterator[Verdict]:
 
 def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
     """read-latency on the stock kernel in ``lane``: seed 7 alone, seed 7 on a host that is busy, and seed 8."""
-    options = runner.Options(lane=lane)
-    ready = runner.prepare("stock", options)
     metrics: list[object] = []
     runs = []
     for seed, busy in ((7, False), (7, True), (8, False)):
         place = BUILD / "check" / f"determinism-{lane}-{len(runs) + 1}"
         runs.append(place)
         shutil.rmtree(place, ignore_errors=True)
-        job = in_lane(lane, Job("read-latency", ax.validate("read-latency", axes), seed, sources.named("stock")))
+        job = in_lane(lane, _on_stock("read-latency", seed, **axes))
         assert job
+        spec = RunSpec.of(job, lane=lane)
+        guest = runner.guest_of(spec, runner.prepare(spec))
         with _busy() if busy else contextlib.nullcontext():
-            outcome = qemu.run(runner.guest_of(job, ready, options), place, timeout_s=900)
+            outcome = qemu.run(guest, place, timeout_s=900)
         metrics.append(ktap.parse(outcome.ktap).metrics)
         if outcome.exit_code != 0:
             yield Verdict(f"determinism ({lane})",
@@ -269,22 +274,20 @@ FUNCTIONAL_SEEDS = 3
 def functional(seed: int) -> Iterator[Verdict]:
     """Real libata and nvme drivers on QEMU's AHCI and NVMe disks: cases pass, writeback hurts reads."""
     for device in ("ahci", "nvme"):
-        options = runner.Options(lane="functional", on=device, force=True)
         reads: dict[str, dict[str, float]] = {}
         for writer in ("idle", "buffered"):
-            reads[writer], problem = _functional_reads(writer, seed, options)
+            reads[writer], problem = _functional_reads(writer, seed, device)
             yield Verdict(f"read-latency, {writer} writer, on {device}", problem)
         idle, buffered = reads["idle"], reads["buffered"]
         if not slower(idle, buffered):
             # The host was busy all the time: give it one more chance to show an idle disk.
-            again, _ = _functional_reads("idle", seed + FUNCTIONAL_SEEDS, options)
+            again, _ = _functional_reads("idle", seed + FUNCTIONAL_SEEDS, device)
             idle = {tail: min(idle[tail], again[tail]) for tail in idle}
         figures = ", ".join(f"{tail} idle {idle[tail]:.0f} us, buffered {buffered[tail]:.0f} us" for tail in idle)
         yield Verdict(f"{device}: buffered writeback multiplies read latency",
                       "" if slower(idle, buffered) else figures)
         for case in ("tune", "watch"):
-            job = Job(case, ax.validate(case, {}), seed, sources.named("stock"))
-            result, = runner.run_many([job], parallel=1, options=options)
+            result, = _functional([_on_stock(case, seed)], device)
             yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))
 
 
@@ -293,12 +296,15 @@ def slower(idle: dict[str, float], buffered: dict[str, float]) -> bool:
     return any(buffered[tail] > FUNCTIONAL_RATIO * idle[tail] > 0 for tail in idle)
 
 
-def _functional_reads(writer: str, seed: int, options: runner.Options) -> tuple[dict[str, float], str]:
+def _functional(job_list: Sequence[Job], device: str) -> list[store.Result]:
+    """Run ``job_list`` one at a time: side by side they would share the host's cores."""
+    return runner.run_many(specs(job_list, lane="functional", on=device), parallel=1, force=True)
+
+
+def _functional_reads(writer: str, seed: int, device: str) -> tuple[dict[str, float], str]:
     """The least of each of FUNCTIONAL_TAILS (us) of FUNCTIONAL_SEEDS runs beside ``writer``; why one did not pass."""
-    axes = ax.validate("read-latency", {"mib": "512", "rate": "200", "wbt": "off", "writer": writer})
-    several = [Job("read-latency", axes, seed + i, sources.named("stock")) for i in range(FUNCTIONAL_SEEDS)]
-    # One at a time: side by side they would share the host's cores.
-    found = runner.run_many(several, parallel=1, options=options)
+    found = _functional([_on_stock("read-latency", seed + i, mib="512", rate="200", wbt="off", writer=writer)
+                         for i in range(FUNCTIONAL_SEEDS)], device)
     bad = [r for r in found if r.status != "pass"]
     least = {tail: min(r.value(tail) or 0.0 for r in found) for tail in FUNCTIONAL_TAILS}
     return least, _why(bad[0]) if bad else ""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from wblib.base.paths import BUILD
 from wblib.base.proc import need, say
+from wblib.catalog.spec import CPU
 from wbtop.errors import WbError
 
 from . import uml
@@ -33,9 +34,6 @@ BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc
 WALL_CLOCK_ARGS = "no_timer_check rcupdate.rcu_cpu_stall_timeout=300"
 # Throttles of the functional lane's disks (bytes/s), the SATA disk of the published incidents.
 DRIVE_BPS = 400_000_000
-# Where those disks are in the guest.
-DEVICES = {"ahci": "/dev/sda", "nvme": "/dev/nvme0n1"}
-CPU = "max"
 # A model and features of it, for -cpu; never another option of QEMU.
 _CPU_MODEL = r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}(,[a-z0-9][a-z0-9._-]{0,40}=(on|off|[0-9]{1,10})){0,16}"
 

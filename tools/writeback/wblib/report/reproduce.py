@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The command that repeats a result."""
 
-import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 
-from wblib.catalog import axes as ax
 from wblib.results import identity
 from wblib.results.store import Result
 
@@ -13,22 +12,7 @@ from .collect import Cell
 
 def run_command(result: Result, axes: Mapping[str, str]) -> str:
     """``wb run ...`` for one run. A build of its own is rebuilt from the revision in its ``meta``."""
-    words = ["wb", "run", result.case]
-    lane, cpu = str(result.meta.get("lane", "exact")), identity.cpu_of(result)
-    if lane == "local":
-        words += ["--dir", "DIRECTORY"]
-    else:
-        words += ["--kernel", result.kernel]
-    words += ax.options(result.case, axes)
-    if lane == "functional":
-        words += ["--lane", "functional", *(["--on", device] if (device := identity.device_of(result)) else [])]
-    elif lane == "exact" and cpu:
-        words += ["--cpu", cpu]
-    if result.meta.get("trace"):
-        words.append("--trace")
-    elif flavour := identity.flavour_of(result):
-        words += ["--flavour", flavour]
-    return shlex.join([*words, "--seed", str(result.seed)])
+    return replace(identity.spec_of(result), axes=dict(axes)).command()
 
 
 def command(cell: Cell) -> str:

@@ -19,7 +19,7 @@ from wbtop.errors import WbError
 from wbtop.stats import Summary, number, summary, table
 
 from . import store
-from .identity import all_axes, flavour_of, lane, line, merge
+from .identity import all_axes, lane, line, merge, spec_of
 from .store import Result
 
 EXAMPLES = """\
@@ -216,7 +216,7 @@ def _rank(build: Path) -> tuple[bool, float]:
     """How a build of a kernel ranks: one of another flavour than slim, such as debug, before any slim one."""
     newest, path = max(((f.stat().st_mtime, f) for f in build.rglob("result.json")), default=(0.0, build))
     try:
-        return not flavour_of(store.load(path)), newest
+        return not spec_of(store.load(path)).told_flavour, newest
     except (WbError, OSError):
         return True, newest
 

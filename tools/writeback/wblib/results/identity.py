@@ -7,30 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from wblib.catalog import axes as ax
-from wblib.guest import qemu
+from wblib.catalog.spec import CPU, DEVICES, RunSpec, implied
 
 from .store import Result
 
 
-def cpu_of(result: Result) -> str:
-    """The CPU model of a run that is not the default one; the first results say it in QEMU's command only."""
-    told = re.search(r" -cpu (\S+)", str(result.meta.get("command", "")))
-    model = str(result.meta.get("cpu") or (told[1] if told else qemu.CPU))
-    return "" if model == qemu.CPU else model
-
-
-def device_of(result: Result) -> str:
-    """The device of a run in the functional lane, which only its directory names; else empty."""
-    if result.meta.get("lane") != "functional":
-        return ""
-    first = Path(str(result.meta.get("dir", ""))).parent.name.split("-")[0]
-    return first if first in qemu.DEVICES else ""
-
-
-def flavour_of(result: Result) -> str:
-    """The flavour of a run's kernel that is not the slim one; the first results do not say it and count as slim."""
-    flavour = str(result.meta.get("flavour", ""))
-    return "" if flavour == "slim" else flavour
+def spec_of(result: Result) -> RunSpec:
+    """The run that ``result`` is of."""
+    meta = result.meta
+    lane = str(meta.get("lane", "exact"))
+    cpu, on = str(meta.get("cpu") or ""), str(meta.get("on") or "")
+    if not cpu and lane == "exact":
+        # The first results say it in QEMU's command only.
+        told = re.search(r" -cpu (\S+)", str(meta.get("command", "")))
+        cpu = told[1] if told else CPU
+    if not on and lane == "functional":
+        # Those of before it was told: in the name of their directory.
+        first = Path(str(meta.get("dir", ""))).parent.name.split("-")[0]
+        on = first if first in DEVICES else ""
+    return RunSpec(result.case, result.axes, result.seed, result.kernel, lane, on,
+                   str(meta.get("flavour") or implied(result.axes)), bool(meta.get("trace")), cpu or CPU)
 
 
 def lane(result: Result) -> str:
@@ -40,15 +36,15 @@ def lane(result: Result) -> str:
     also the guest's CPU model, whatever machine it ran on; in
     the others the device, the host's CPU, and whether KVM ran the guest.
     """
-    name = str(result.meta.get("lane", "exact"))
-    if name == "exact":
-        words = {"cpu": cpu_of(result)}
+    spec = spec_of(result)
+    if spec.lane == "exact":
+        words = {"cpu": spec.told_cpu}
     else:
         accelerator = str(result.meta.get("accelerator", ""))
-        words = {"on": device_of(result), "host": str(result.meta.get("host_cpu", "")),
+        words = {"on": spec.on, "host": str(result.meta.get("host_cpu", "")),
                  "accel": accelerator if accelerator == "kvm" else ""}
-    words |= {"flavour": flavour_of(result), "trace": "yes" if result.meta.get("trace") else ""}
-    return " ".join([name, *(f"{k}={v}" for k, v in words.items() if v)])
+    words |= {"flavour": spec.told_flavour, "trace": "yes" if spec.trace else ""}
+    return " ".join([spec.lane, *(f"{k}={v}" for k, v in words.items() if v)])
 
 
 def all_axes(result: Result) -> dict[str, str]:

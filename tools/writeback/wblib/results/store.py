@@ -9,13 +9,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from wblib.base.paths import RESULTS
-from wblib.catalog import axes as ax
+from wblib.catalog.spec import RunSpec
 from wbtop.errors import WbError
 
 from .ktap import Report
@@ -90,9 +89,9 @@ def status_of(report: Report, exit_code: int | None) -> str:
     return report.status
 
 
-def result_dir(kernel: KernelId, case: str, axes: Mapping[str, str], seed: int) -> Path:
+def result_dir(kernel: KernelId, spec: RunSpec) -> Path:
     """Where a run belongs: results/KERNEL-KEY8/CASE/AXES/seed-N."""
-    return RESULTS / f"{kernel.name}-{kernel.key[:8]}" / case / ax.slug(case, axes) / f"seed-{seed}"
+    return RESULTS / f"{kernel.name}-{kernel.key[:8]}" / spec.case / spec.folder / f"seed-{spec.seed}"
 
 
 def _bad(obj: object) -> str | None:

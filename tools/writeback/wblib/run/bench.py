@@ -5,12 +5,12 @@ import argparse
 import functools
 import json
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from wblib.base.proc import cpus, say
 from wblib.catalog import axes as ax
+from wblib.catalog.spec import CPU, RunSpec, specs
 from wblib.catalog.suites import SUITES, Job, Suite, in_lane, jobs, left_out, seeds, suite
 from wblib.guest import qemu
 from wblib.kernel import sources
@@ -19,6 +19,8 @@ from wblib.results.store import Result
 from wbtop import ranges
 from wbtop.errors import WbError
 from wbtop.stats import number, summary, table
+
+from .runner import run_many
 
 KERNELS = ("stock", "patched", "tree")
 EXAMPLES = """\
@@ -44,15 +46,12 @@ _LATENCY = (
 
 
 def run_jobs(job_list: Sequence[Job], parallel: int, *, lane: str = "exact", force: bool = False,
-             cpu: str = qemu.CPU, timeout_s: float = 0.0) -> list[Result]:
+             cpu: str = CPU, timeout_s: float = 0.0) -> list[Result]:
     """Run ``job_list`` in ``lane``, on the CPU model ``cpu``; finished ones are reused unless ``force``.
 
     timeout_s: wall seconds for each guest; 0: by its case.
     """
-    from .runner import Options, run_many  # it needs Job from here
-
-    return run_many(job_list, parallel=parallel,
-                    options=Options(lane=lane, force=force, cpu=cpu, timeout_s=timeout_s))
+    return run_many(specs(job_list, lane=lane, cpu=cpu), parallel=parallel, force=force, timeout_s=timeout_s)
 
 
 def latency_table(found: Sequence[Result]) -> str:
@@ -126,15 +125,10 @@ def shard(text: str, job_list: Sequence[Job]) -> list[Job]:
     return list(job_list[int(match[1]) - 1::int(match[2])])
 
 
-def command(job: Job, *, lane: str = "exact", cpu: str = qemu.CPU, flavour: str = "slim", force: bool = False,
-            timeout_s: float = 0.0) -> str:
-    """``wb run`` of one job: the same kernel, guest and seed give the same result, in the same place."""
-    words = ["tools/writeback/wb", "run", job.case, "--kernel", job.kernel, *ax.options(job.case, job.axes),
-             *(["--lane", lane] if lane != "exact" else []),
-             *(["--cpu", cpu] if cpu != qemu.CPU else []), *(["--flavour", flavour] if flavour != "slim" else []),
-             *(["--timeout", f"{timeout_s:.10g}"] if timeout_s else []),
-             "--seed", str(job.seed), *(["--force"] if force else [])]
-    return shlex.join(words)
+def command(spec: RunSpec, *, force: bool = False, timeout_s: float = 0.0) -> str:
+    """``wb run`` of one run: the same kernel, guest and seed give the same result, in the same place."""
+    more = ["--timeout", f"{timeout_s:.10g}"] if timeout_s else []
+    return spec.command(*more, program="tools/writeback/wb") + (" --force" if force else "")
 
 
 def check_jobs(wanted: int | None) -> int:
@@ -168,7 +162,8 @@ def run(args: argparse.Namespace) -> int:
     for note in left_out(chosen.cells, kernels, args.lane):
         say(f"  {note}")
     if args.list_cells:
-        print("\n".join(command(job, lane=args.lane, cpu=cpu, timeout_s=args.timeout) for job in job_list))
+        print("\n".join(command(spec, timeout_s=args.timeout)
+                        for spec in specs(job_list, lane=args.lane, cpu=cpu)))
         return 0
     if not job_list:
         say(f"shard {args.shard} of {chosen.name} is empty: there are fewer runs than shards")
@@ -208,7 +203,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
     p.add_argument("--lane", choices=("exact", "fast"), default="exact",
                    help="fast: User Mode Linux, ten times faster, computing costs no time (default exact)")
-    p.add_argument("--cpu", default=qemu.CPU, metavar="MODEL",
+    p.add_argument("--cpu", default=CPU, metavar="MODEL",
                    help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     ranges.add_timeout(p)

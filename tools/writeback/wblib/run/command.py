@@ -5,12 +5,12 @@ import argparse
 import json
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from wblib.base.proc import say
 from wblib.catalog import axes as ax
+from wblib.catalog.spec import CPU, DEVICES, LANES, RunSpec
 from wblib.catalog.suites import Job, in_lane
 from wblib.guest import qemu
 from wblib.kernel import kconfig, sources
@@ -19,7 +19,7 @@ from wbtop import ranges
 from wbtop.errors import WbError
 
 from . import local
-from .runner import LANES, Options, guest_of, place_of, prepare, run_many
+from .runner import guest_of, place_of, prepare, run_many
 
 EXAMPLES = """\
 examples:
@@ -45,7 +45,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--lane", choices=LANES,
                    help="exact: virtual time, the same bytes every time; fast: the same with the kernel as a process, "
                    "where computing costs no time; functional: real drivers, KVM if it works (default exact)")
-    p.add_argument("--on", choices=tuple(qemu.DEVICES), help="disk of the functional lane (default ahci)")
+    p.add_argument("--on", choices=tuple(DEVICES), help="disk of the functional lane (default ahci)")
     p.add_argument("--cpu", metavar="MODEL",
                    help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
     p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
@@ -85,7 +85,7 @@ def run_command(args: argparse.Namespace) -> int:
     given = ax.given_axes(args)
     axes = ax.validate(args.case, given)
     lane = args.lane or "exact"
-    cpu = qemu.check_cpu(args.cpu or qemu.CPU, "local" if args.dir or args.device else lane)
+    cpu = qemu.check_cpu(args.cpu or CPU, "local" if args.dir or args.device else lane)
     job = Job(args.case, axes, seed, sources.chosen(args.kernel or "stock"))
     if "reader" not in given:
         job = in_lane(lane, job) or job
@@ -99,14 +99,13 @@ def run_command(args: argparse.Namespace) -> int:
         raise WbError("--repeats is for --dir and --device; in a guest 'wb bench' runs several seeds", 2)
     if axes.get("disk", "").startswith("dev:") and lane != "functional":
         raise WbError("--disk dev:/dev/X is for --lane functional, or use --device on this machine", 2)
-    options = Options(lane, args.on or "ahci", args.force, args.timeout, flavour_of(args, axes), args.trace, cpu)
+    spec = RunSpec.of(job, lane=lane, on=args.on or "", flavour=args.flavour, trace=args.trace, cpu=cpu)
     if args.dry_run:
-        case = ax.case(job.case)
-        prepared = prepare(job.kernel, options, python=case.python, foreign=case.foreign)
-        say(f"# {place_of(job, prepared, options)}")
-        print(qemu.shown(qemu.command(guest_of(job, prepared, options), Path())))
+        prepared = prepare(spec)
+        say(f"# {place_of(spec, prepared)}")
+        print(qemu.shown(qemu.command(guest_of(spec, prepared), Path())))
         return 0
-    result = run_many([job], parallel=1, options=options)[0]
+    result = run_many([spec], parallel=1, force=args.force, timeout_s=args.timeout)[0]
     if args.json == "-":
         print(json.dumps(result.to_json(), indent=1))
     else:
@@ -152,15 +151,6 @@ def _here(job: Job, given: dict[str, str], args: argparse.Namespace) -> int:
         else:
             print_result(runs[0])
     return 0 if runs[-1].status in ("pass", "skip") else 1
-
-
-def flavour_of(args: argparse.Namespace, axes: Mapping[str, str]) -> str:
-    """The kernel's flavour: what was asked for, unless a slim one lacks what the options need."""
-    if args.trace:
-        return "tracing"
-    if args.flavour == "slim" and axes.get("fs") == "btrfs":
-        return "btrfs"
-    return str(args.flavour)
 
 
 def print_result(result: store.Result, *, brief: bool = False) -> None:

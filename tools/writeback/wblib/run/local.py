@@ -74,8 +74,8 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
             "git_rev": git_rev(), "exit_code": code, "dir": str(place),
             "machine": environment(machine, Path(directory) if directory else None)}
     result = store.Result(job.case, f"host-{release}", dict(job.axes), job.seed, report.metrics, meta,
-                            store.status_of(report, code),
-                            [{"name": t.name, "result": t.result} for t in report.tests])
+                          store.status_of(report, code),
+                          [{"name": t.name, "result": t.result} for t in report.tests])
     store.write(result, place / "result.json")
     return result
 

@@ -17,7 +17,7 @@ from wblib.base.paths import RESULTS, ROOT
 from wblib.base.proc import cpus, run, say, sha256_file
 from wblib.base.progress import Progress
 from wblib.catalog import axes as ax
-from wblib.catalog.suites import Job
+from wblib.catalog.spec import DEVICES, RunSpec
 from wblib.guest import initramfs as guests
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
@@ -27,21 +27,7 @@ from wbtop.errors import WbError
 
 # Wall time allowed per case, as a multiple of its estimate on an idle core, and never less.
 PATIENCE, PATIENCE_MIN_S = 20.0, 900.0
-LANES = ("exact", "fast", "functional")
 _stop = threading.Event()
-
-
-@dataclass(frozen=True)
-class Options:
-    """How jobs are run. lane: one of LANES; on: functional lane's disk; cpu: exact lane's CPU model."""
-
-    lane: str = "exact"
-    on: str = "ahci"
-    force: bool = False
-    timeout_s: float = 0.0
-    flavour: str = "slim"
-    trace: bool = False
-    cpu: str = qemu.CPU
 
 
 @dataclass(frozen=True)
@@ -53,78 +39,74 @@ class Prepared:
     initrd_hash: str
 
 
-def prepare(variant: str, options: Options, *, python: bool = False, foreign: bool = False) -> Prepared:
-    """Build the kernel and the guest that jobs on ``variant`` need; cheap when both exist.
-
-    python: the guest has python3 and wb.  foreign: it has the programs that only some cases need.
-    """
-    built = kernels.build(variant, _flavour(options))
-    initrd = guests.initramfs(kernels.modules(built), flavour=options.flavour, python=python, foreign=foreign)
+def prepare(spec: RunSpec) -> Prepared:
+    """Build the kernel and the guest that ``spec`` needs; cheap when both exist."""
+    case = ax.case(spec.case)
+    built = kernels.build(spec.kernel, _flavour(spec))
+    initrd = guests.initramfs(kernels.modules(built), flavour=spec.flavour, python=case.python, foreign=case.foreign)
     return Prepared(built, initrd, sha256_file(initrd)[:16])
 
 
-def _flavour(options: Options) -> str:
-    """The kernel's flavour: the fast lane has kernels of its own."""
-    if options.lane != "fast":
-        return options.flavour
+def _flavour(spec: RunSpec) -> str:
+    """The flavour of kernel that is built: the fast lane has kernels of its own."""
+    if spec.lane != "fast":
+        return spec.flavour
     of_lane = {"slim": kconfig.UML, "debug": kconfig.UML_DEBUG}
-    if options.flavour not in of_lane:
-        raise WbError(f"the fast lane has no flavour {options.flavour}: {' or '.join(of_lane)}", 2)
-    return of_lane[options.flavour]
+    if spec.flavour not in of_lane:
+        raise WbError(f"the fast lane has no flavour {spec.flavour}: {' or '.join(of_lane)}", 2)
+    return of_lane[spec.flavour]
 
 
-def _cpus(job: Job, options: Options) -> int:
+def _cpus(spec: RunSpec) -> int:
     """Virtual CPUs: real drivers are used in parallel, and KCSAN looks for races of two."""
-    if options.lane == "functional" or options.flavour == "kcsan":
+    if spec.lane == "functional" or spec.flavour == "kcsan":
         return 2
-    return ax.case(job.case).smp
+    return ax.case(spec.case).smp
 
 
-def guest_of(job: Job, prepared: Prepared, options: Options) -> qemu.Guest:
-    """The guest of ``job``."""
-    axes = dict(job.axes)
-    functional = options.lane == "functional"
-    if functional and "disk" in axes:
-        axes["disk"] = f"dev:{qemu.DEVICES[options.on]}"
-    args = ax.guest_args(job.case, axes, job.seed)
-    if options.trace:
+def guest_of(spec: RunSpec, prepared: Prepared) -> qemu.Guest:
+    """The guest of ``spec``."""
+    axes = dict(spec.axes)
+    if spec.on and "disk" in axes:
+        axes["disk"] = f"dev:{DEVICES[spec.on]}"
+    args = ax.guest_args(spec.case, axes, spec.seed)
+    if spec.trace:
         args.append("--trace")
-    memory_mib = int(axes.get("ram", ax.case(job.case).guest_mib))
-    return qemu.Guest(prepared.kernel.image, prepared.initrd, job.case, tuple(args), job.seed, memory_mib,
-                      options.lane, disk=options.on if functional else None,
-                      smp=_cpus(job, options), cpu=options.cpu,
-                      kunit=job.case.endswith("-kunit"))
+    memory_mib = int(axes.get("ram", ax.case(spec.case).guest_mib))
+    return qemu.Guest(prepared.kernel.image, prepared.initrd, spec.case, tuple(args), spec.seed, memory_mib,
+                      spec.lane, disk=spec.on or None, smp=_cpus(spec), cpu=spec.cpu,
+                      kunit=spec.case.endswith("-kunit"))
 
 
 def run_many(
-    jobs: Sequence[Job], *, parallel: int | None = None, options: Options | None = None,
+    runs: Sequence[RunSpec], *, parallel: int | None = None, force: bool = False, timeout_s: float = 0.0,
 ) -> list[store.Result]:
-    """Run ``jobs``, ``parallel`` at a time (default: one per core); results in the order of ``jobs``.
+    """Do ``runs``, ``parallel`` at a time (default: one per core); results in their order.
 
-    A job with a complete result of the same kernel, guest and QEMU is not run
-    again.  A guest that dies gives a result with status "error"; the other
-    jobs go on.  On Ctrl-C the running guests are killed, finished results stay.
+    A run with a complete result of the same kernel, guest and QEMU is not done
+    again, unless ``force``.  A guest that dies gives a result with status "error";
+    the other runs go on.  On Ctrl-C the running guests are killed, finished results
+    stay.  timeout_s: wall seconds for each guest; 0: by its case.
     """
-    options = options or Options()
     parallel = parallel or cpus()
-    kinds = [(j.kernel, ax.case(j.case).python, ax.case(j.case).foreign) for j in jobs]
-    prepared = {kind: prepare(kind[0], options, python=kind[1], foreign=kind[2]) for kind in dict.fromkeys(kinds)}
-    of = dict(enumerate(prepared[kind] for kind in kinds))
+    kinds = [(r.kernel, r.lane == "fast", r.flavour, ax.case(r.case).python, ax.case(r.case).foreign) for r in runs]
+    ready = {kind: prepare(r) for kind, r in dict(zip(kinds, runs, strict=True)).items()}
     done: dict[int, store.Result] = {}
     todo = []
-    for index, job in enumerate(jobs):
-        kept = None if options.force else _kept(job, of[index], options)
+    for index, (spec, kind) in enumerate(zip(runs, kinds, strict=True)):
+        kept = None if force else _kept(spec, ready[kind])
         if kept:
             done[index] = kept
         else:
             todo.append(index)
     if done:
-        say(f"  {len(done)} of {len(jobs)} results are there already")
+        say(f"  {len(done)} of {len(runs)} results are there already")
     if todo:
         _stop.clear()
-        progress = Progress([ax.wall_s(jobs[i].case, jobs[i].axes) for i in todo], parallel)
+        progress = Progress([ax.wall_s(runs[i].case, runs[i].axes) for i in todo], parallel)
         with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-            futures = {pool.submit(_run_one, jobs[i], of[i], options, progress): i for i in todo}
+            futures = {pool.submit(_run_one, runs[i], ready[kinds[i]], progress, force=force, timeout_s=timeout_s): i
+                       for i in todo}
             try:
                 waiting = set(futures)
                 while waiting:
@@ -138,32 +120,24 @@ def run_many(
                 raise
             finally:
                 progress.end()
-    return [done[i] for i in range(len(jobs))]
+    return [done[i] for i in range(len(runs))]
 
 
-def place_of(job: Job, prepared: Prepared, options: Options) -> Path:
-    """The directory of the job's result; other lanes and CPUs than the default ones are kept apart."""
-    place: Path = store.result_dir(prepared.kernel, job.case, job.axes, job.seed)
-    if options.lane != "exact":
-        lane = options.on if options.lane == "functional" else options.lane
-        place = place.parent.with_name(f"{lane}-{place.parent.name}") / place.name
-    if options.trace:
-        place = place.parent.with_name(f"{place.parent.name}-trace") / place.name
-    if options.cpu != qemu.CPU:
-        place = place.parent.with_name(f"{place.parent.name}-cpu-{ax.word(options.cpu)}") / place.name
-    return place
+def place_of(spec: RunSpec, prepared: Prepared) -> Path:
+    """The directory of the run's result."""
+    return store.result_dir(prepared.kernel, spec)
 
 
-def _identity(job: Job, prepared: Prepared, options: Options) -> dict[str, Any]:
+def _identity(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
     """What makes two runs the same run."""
-    argv = qemu.command(guest_of(job, prepared, options), Path())
+    argv = qemu.command(guest_of(spec, prepared), Path())
     return {"image_hash": prepared.kernel.key, "initrd_hash": prepared.initrd_hash,
-            **({"qemu": qemu.version()} if options.lane != "fast" else {}),
+            **({"qemu": qemu.version()} if spec.lane != "fast" else {}),
             "command": qemu.shown(argv).replace(str(ROOT), ".")}
 
 
-def _kept(job: Job, prepared: Prepared, options: Options) -> store.Result | None:
-    path = place_of(job, prepared, options) / "result.json"
+def _kept(spec: RunSpec, prepared: Prepared) -> store.Result | None:
+    path = place_of(spec, prepared) / "result.json"
     if not path.exists():
         return None
     try:
@@ -171,15 +145,8 @@ def _kept(job: Job, prepared: Prepared, options: Options) -> store.Result | None
     except WbError as exc:
         say(f"  {exc}; running it again")
         return None
-    same = all(old.meta.get(k) == v for k, v in _identity(job, prepared, options).items())
+    same = all(old.meta.get(k) == v for k, v in _identity(spec, prepared).items())
     return old if same and old.status != "error" else None
-
-
-def _kind(job: Job, options: Options) -> dict[str, Any]:
-    """What else keeps times apart, for the result's meta; btrfs: only that kernel has it, as the axis says."""
-    implied = "btrfs" if job.axes.get("fs") == "btrfs" else "slim"
-    return {**({"flavour": options.flavour} if options.flavour not in ("slim", implied) else {}),
-            **({"trace": True} if options.trace else {})}
 
 
 @functools.cache
@@ -218,20 +185,20 @@ def _alone(place: Path) -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def _run_one(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> store.Result:
-    with _alone(place_of(job, prepared, options)):
+def _run_one(spec: RunSpec, prepared: Prepared, progress: Progress, *, force: bool, timeout_s: float) -> store.Result:
+    with _alone(place_of(spec, prepared)):
         # Another wb may have ended it meanwhile.
-        kept = None if options.force else _kept(job, prepared, options)
-        return kept or _run_guest(job, prepared, options, progress)
+        kept = None if force else _kept(spec, prepared)
+        return kept or _run_guest(spec, prepared, progress, timeout_s)
 
 
-def _run_guest(job: Job, prepared: Prepared, options: Options, progress: "Progress") -> store.Result:
-    place = place_of(job, prepared, options)
+def _run_guest(spec: RunSpec, prepared: Prepared, progress: Progress, timeout_s: float) -> store.Result:
+    place = place_of(spec, prepared)
     partial = place.with_name(place.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    guest = guest_of(job, prepared, options)
-    label = f"{job.case} {place.parent.name} seed {job.seed} on {job.kernel}"
-    limit = options.timeout_s or max(PATIENCE_MIN_S, PATIENCE * ax.wall_s(job.case, job.axes))
+    guest = guest_of(spec, prepared)
+    label = f"{spec.case} {place.parent.name} seed {spec.seed} on {spec.kernel}"
+    limit = timeout_s or max(PATIENCE_MIN_S, PATIENCE * ax.wall_s(spec.case, spec.axes))
     progress.start(label)
 
     def tick(_elapsed: float) -> None:
@@ -247,18 +214,18 @@ def _run_guest(job: Job, prepared: Prepared, options: Options, progress: "Progre
     if outcome.problem:
         status = "error"
     meta = {
-        **_identity(job, prepared, options), "release": prepared.kernel.release,
+        **_identity(spec, prepared), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
-        "lane": options.lane, **_kind(job, options), **({"cpu": options.cpu} if options.cpu != qemu.CPU else {}),
-        **({"host_cpu": qemu.host_cpu()} if options.lane == "functional" else {}),
-        **({"accelerator": outcome.command[outcome.command.index("-accel") + 1]} if options.lane != "fast" else {}),
+        **spec.meta,
+        **({"host_cpu": qemu.host_cpu()} if spec.lane == "functional" else {}),
+        **({"accelerator": outcome.command[outcome.command.index("-accel") + 1]} if spec.lane != "fast" else {}),
         "module_params": _text(partial / "data" / "wbdisk-attributes"), "git_rev": git_rev(),
         **({"skip": report.skip} if report.skip and status == "skip" else {}),
         "wall_s": round(outcome.wall_s, 1), "exit_code": outcome.exit_code, "problem": outcome.problem,
         "dir": str(place.relative_to(RESULTS.parent) if place.is_relative_to(RESULTS.parent) else place),
     }
-    result = store.Result(job.case, job.kernel, dict(job.axes), job.seed, report.metrics, meta, status,
-                            [{"name": t.name, "result": t.result} for t in report.tests])
+    result = store.Result(spec.case, spec.kernel, dict(spec.axes), spec.seed, report.metrics, meta, status,
+                          [{"name": t.name, "result": t.result} for t in report.tests])
     if status == "error":
         meta["dir"] = str(partial)
         say(f"  {label}: {outcome.problem}; serial log: {partial / 'console.log'}")

@@ -150,12 +150,13 @@ def _list(settings: dict[str, str]) -> str:
 
 def run(the_plan: Plan, goal: str, seeds: Sequence[int]) -> dict[str, Any]:
     """Run the replay; returns medians of before and after over the seeds. WbError when a run fails."""
+    from wblib.catalog.spec import specs
     from wblib.catalog.suites import Job
 
     from . import runner
 
     jobs = [Job("tune-replay", the_plan.axes, seed, the_plan.kernel) for seed in seeds]
-    found = runner.run_many(jobs, parallel=1)
+    found = runner.run_many(specs(jobs), parallel=1)
     bad = [r for r in found if r.status != "pass"]
     if bad:
         raise WbError(f"the replay ended with status {bad[0].status}: see {bad[0].meta.get('dir')}")
