@@ -27,7 +27,7 @@ def cell(tmp_path: Path, kernel: str, lane: str = "exact", p70: int = 113_000, p
 
 def test_the_middle_reads_are_in_the_first_table(tmp_path: Path) -> None:
     both = [cell(tmp_path, "stock"), cell(tmp_path, "patched", p70=1_140_000, p9995=2300.0)]
-    text = str(blocktable.short(Data(both, ["stock", "patched"]), Sources()))
+    text = str(blocktable.headline(Data(both, ["stock", "patched"]), Sources()))
     assert "p70 x 10.1" in text
     assert "Worse on sata: p70 x 10.1, p90 x 10.1." in text
     assert "p99.95 x 0.034" in text
@@ -41,7 +41,7 @@ def test_the_fast_lane_has_a_verdict_and_stock_of_another_line_comes_first(tmp_p
     for one in found:
         one.axes["reader"] = "open"
     kernels = sorted(("patched@7.3", "stock@7.3"), key=collect._order)
-    text = str(blocktable.short(Data(found, kernels), Sources()))
+    text = str(blocktable.headline(Data(found, kernels), Sources()))
     assert "patched@7.3 against stock@7.3" in text
     assert "p99.95 x 0.0215" in text
     assert "sata, fast" in text

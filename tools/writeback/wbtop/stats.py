@@ -6,10 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median, quantiles
 
 
 def quantile(values: Iterable[float], p: float) -> float:
-    """The p-quantile (0..1) by linear interpolation, as numpy's default; ValueError when empty."""
+    """The p-quantile (0..1) by linear interpolation, as numpy's default; ValueError when empty.
+
+    statistics.quantiles() knows only equal shares, no 0.9995, and before Python 3.13 no single value.
+    """
     ordered = sorted(values)
     if not ordered:
         raise ValueError("quantile of nothing")
@@ -23,15 +27,13 @@ def quantile(values: Iterable[float], p: float) -> float:
     return ordered[low] if low == high else ordered[low] * (1 - part) + ordered[high] * part
 
 
-def median(values: Iterable[float]) -> float:
-    """The middle value; ValueError when empty."""
-    return quantile(values, 0.5)
-
-
 def iqr(values: Iterable[float]) -> float:
     """Interquartile range, the spread shown beside every median; 0 for a single value."""
-    ordered = sorted(values)
-    return quantile(ordered, 0.75) - quantile(ordered, 0.25)
+    got = list(values)
+    if len(got) == 1:
+        return 0
+    low, _, high = quantiles(got, n=4, method="inclusive")
+    return high - low
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def _kernels(data: Data) -> Html:
 def build(data: Data, title: str) -> tuple[str, list[Section], sources.Sources]:
     """The page as text, its parts, and the sources whose JSON belongs beside it."""
     found = sources.Sources()
-    short = blocktable.short(data, found)
+    short = blocktable.headline(data, found)
     every = sections(data, found)
     parts = [s for s in every if not s.empty]
     lacking = [s for s in every if s.empty]

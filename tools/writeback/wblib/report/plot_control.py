@@ -14,6 +14,7 @@ from typing import Any
 from wblib.results import compare, store
 from wblib.results.store import Result
 from wbtop.errors import WbError
+from wbtop.stats import short
 
 from . import figure
 
@@ -142,7 +143,7 @@ def titles(runs: Sequence[Result], recordings: Sequence[Recording]) -> list[str]
     for run, recording in zip(runs, recordings, strict=True):
         head = " ".join([f"{run.kernel} kernel", *(f"{n}={run.axes[n]}" for n in names if run.axes.get(n))])
         tail, mbps = percentile(recording.reads, 0.9995), run.value("write_mbps")
-        figures = [f"p99.95 read {1e3 * tail:.3g} ms"] if tail is not None else []
+        figures = [f"p99.95 read {short(1e3 * tail)} ms"] if tail is not None else []
         figures += [f"dd {mbps:.0f} MB/s"] if mbps is not None else []
         found.append("\n".join(filter(None, [head, ", ".join(figures)])))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from wblib.catalog import axes as ax
 from wblib.catalog.disks import Disk, disks
 from wbtop.errors import WbError
-from wbtop.stats import median, number, table
+from wbtop.stats import median, number, short, table
 from wbtop.tune_facts import Facts
 from wbtop.tune_measure import MIB, Measured
 from wbtop.tune_rules import Advice, Case
@@ -60,7 +60,7 @@ def _sizes(before: dict[str, str], after: dict[str, str], file_mib: int, notes: 
     largest = max((int(after[k]) for k in keys if after[k] != before.get(k)), default=0)
     factor = min(1.0, file / 2 / largest) if largest else 1.0
     if factor < 1:
-        notes.append(f"all limits are {factor:.3g} of the real ones, as the guest is smaller; so are the times "
+        notes.append(f"all limits are {short(factor)} of the real ones, as the guest is smaller; so are the times "
                      "they cause")
     for settings in (before, after):
         for key in [k for k in settings if k.endswith("_bytes")]:
@@ -175,7 +175,7 @@ def render(outcome: dict[str, Any]) -> str:
     """The before/after table."""
     rows = []
     for name, m in outcome["metrics"].items():
-        change = f"{m['after'] / m['before']:.3g} x" if m["before"] else "-"
+        change = f"{short(m['after'] / m['before'])} x" if m["before"] else "-"
         rows.append([name, m["unit"], number(m["before"]), number(m["after"]), change])
     head = f"replay on the modelled disk, {outcome['kernel']} kernel, seeds {', '.join(map(str, outcome['seeds']))}"
     return "\n".join([head, table(["metric", "unit", "before", "after", ""], rows, left=2),

@@ -23,7 +23,7 @@ from wblib.results import compare
 from wblib.run import bench
 from wbtop import ranges
 from wbtop.errors import WbError
-from wbtop.stats import summary, table
+from wbtop.stats import short, summary, table
 
 from . import worktree
 
@@ -173,7 +173,7 @@ def filled(text: str, line: str, *, measure: bool) -> str:
             row = [label or said]
             for metric, _, divisor in columns:
                 got = [compare.values([r for r in mine if r.kernel == kernel], metric) for kernel in kernels]
-                row.append(" -> ".join(f"{summary(v).median / divisor:.3g}" if v else "-" for v in got))
+                row.append(" -> ".join(short(summary(v).median / divisor if v else None) for v in got))
             rows.append(row)
         return "stock -> patched\n\n" + table(["", *(heading for _, heading, _ in columns)], rows).rstrip("\n")
 

@@ -7,7 +7,7 @@ from wblib.report.collect import Cell, Data, unusual
 from wblib.report.markup import Html, Text, esc, join, missing, paragraph, table, tag
 from wblib.report.section import Section
 from wblib.results import compare, identity
-from wbtop.stats import number
+from wbtop.stats import number, short
 
 from .sources import Sources
 
@@ -92,7 +92,7 @@ HEAD = (("read_p50", "read p50, ms", 1000), ("pooled_70", "p70, ms", 1e6), ("poo
 NOTICED = 1.005
 
 
-def short(data: Data, sources: Sources) -> Html:
+def headline(data: Data, sources: Sources) -> Html:
     """The first lines of the page: the verdict, then per disk with everything at its default gain and price."""
     lines: list[list[Text]] = []
     ratios: dict[str, list[float]] = {}
@@ -114,9 +114,9 @@ def short(data: Data, sources: Sources) -> Html:
             if times is not None:
                 ratios.setdefault(metric, []).append(times)
                 if times > NOTICED:
-                    worse.setdefault(disk, []).append(f"{heading.split(',')[0]} x {times:.3g}")
+                    worse.setdefault(disk, []).append(f"{heading.split(',')[0]} x {short(times)}")
             line += [*("-" if v is None else sources.link(number(v / divisor), c) for v, c in ((one, a), (two, b))),
-                     "-" if times is None else f"x {times:.3g}"]
+                     "-" if times is None else f"x {short(times)}"]
         lines.append(line)
     if not lines:
         return Html("")
@@ -141,7 +141,7 @@ def _value(cell: Cell, metric: str) -> float | None:
 
 def _verdict(base: str, other: str, ratios: dict[str, list[float]], worse: dict[str, list[str]]) -> str:
     """One sentence: the gain and the cost, each as its range over the disks; below 1 is better. Then what is worse."""
-    parts = [f"{heading.split(',')[0]} x {min(found):.3g}" + (f" to {max(found):.3g}" if len(found) > 1 else "")
+    parts = [f"{heading.split(',')[0]} x {short(min(found))}" + (f" to {short(max(found))}" if len(found) > 1 else "")
              for metric, heading, _ in HEAD if (found := ratios.get(metric))]
     price = "".join(f" Worse on {disk}: {', '.join(what)}." for disk, what in worse.items()) \
         or " Nothing of these is worse on any disk."

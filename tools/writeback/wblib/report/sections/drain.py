@@ -11,6 +11,7 @@ from wblib.report.markup import Html, join, paragraph
 from wblib.report.samples import Pause, Sample
 from wblib.report.section import Section, lacking_runs, shown
 from wblib.report.theme import WIDTH_IN, Drawn, Theme, draw
+from wbtop.stats import short
 
 from .sources import Sources
 
@@ -118,7 +119,7 @@ def section(data: Data, sources: Sources) -> Section:
         picture = figure(f"drain-{name.partition('_')[0]}", recording, title)
         pictures.append(picture)
         parts.append(shown(picture, join([f"{kernel}, {title}: {len(recording.pauses)} sleeps, ", sources.link(
-            f"{sum(p.pause for p in recording.pauses) / 1000:.3g}", cells[kernel]), " s in all."])))
+            short(sum(p.pause for p in recording.pauses) / 1000), cells[kernel]), " s in all."])))
     if not pictures:
         parts.append(lacking_runs(CASE, {"stock"}, data, what=" with the time limit"))
     return Section("drain", "The time limit", join(parts, "\n"), pictures)

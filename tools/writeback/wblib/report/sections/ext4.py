@@ -7,6 +7,7 @@ from typing import Any
 from wblib.report.collect import Cell
 from wblib.report.theme import SMALL, WIDTH_IN, Drawn, Theme, draw, legend_below
 from wblib.results.published import EXT4_MBPS, MOUNTS
+from wbtop.stats import short
 
 PANELS = (("cp_mbps", "cp of a large file, MB/s"), ("write_mbps", "dd, MB/s"),
           ("mean_request_kib", "mean write request, KiB"), ("cpu_ns_per_page", "CPU time per page, µs"))
@@ -37,7 +38,7 @@ def figure(cells: Mapping[str, Cell]) -> Drawn | None:
                 axis.barh([w for w, _ in there], [v for _, v in there], height * 0.92, color=theme.colour(kernel),
                           label=kernel)
                 for w, v in there:
-                    axis.annotate(f"{v:.3g}" if v < 1000 else f"{v:.0f}", (v, w), xytext=(3, 0),
+                    axis.annotate(short(v), (v, w), xytext=(3, 0),
                                   textcoords="offset points", va="center", fontsize=SMALL)
             if metric == PUBLISHED:
                 for m, mount in enumerate(MOUNTS):
