@@ -253,11 +253,11 @@ def test_the_documentation_has_this_table() -> None:
 def test_every_metric_of_a_case_is_declared_by_it() -> None:
     """What the scripts print, with their variables replaced by something that fits."""
     seen = 0
-    for script in sorted(SELFTESTS.glob("*.sh")):
+    for script in sorted(SELFTESTS.glob("*/*.sh")):
         for name in re.findall(r'^\s*(?:\[.*\|\| |.*\) )?metric "?([a-z$][\w${},/ \[\]]*)', script.read_text(),
                                re.MULTILINE):
             plain = name.split()[0].rstrip('"')
-            # load_run() of lib-tune.sh repeats metrics of another case.
+            # load_run() of lib/tune.sh repeats metrics of another case.
             if re.fullmatch(r"\$\{?\w+\}?", plain):
                 continue
             seen += 1

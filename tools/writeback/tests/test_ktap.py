@@ -160,6 +160,6 @@ def test_expected_failures_pass() -> None:
 
 
 def test_every_metric_of_a_case_is_read() -> None:
-    program = f"WB_DIR={SELFTESTS}; . $WB_DIR/lib-case.sh; measures cpu_ns_X ns lower -; metric cpu_ns_1M_ext4 12.5"
+    program = f"WB_DIR={SELFTESTS}; . $WB_DIR/lib/case.sh; measures cpu_ns_X ns lower -; metric cpu_ns_1M_ext4 12.5"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     assert ktap.parse(f"1..1\n{done.stdout}ok 1 works\n").metrics == {"cpu_ns_1m_ext4": {"value": 12.5, "unit": "ns"}}

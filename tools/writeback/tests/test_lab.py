@@ -92,9 +92,10 @@ def test_nothing_gets_into_the_job_that_changes_it(bad: str) -> None:
 
 
 def test_selection() -> None:
-    listed = "writeback:read-latency.sh\nwriteback:wbdisk.sh\nother:x\n"
+    listed = "writeback:block/read-latency.sh\nwriteback:wbdisk/wbdisk.sh\nother:x\n"
     assert lab.selection(None, listed) == "-c writeback"
-    assert lab.selection(["wbdisk", "read-latency"], listed) == "-t writeback:wbdisk.sh -t writeback:read-latency.sh"
+    assert lab.selection(["wbdisk", "read-latency"], listed) == (
+        "-t writeback:wbdisk/wbdisk.sh -t writeback:block/read-latency.sh")
     with pytest.raises(WbError, match="the tarball has read-latency, wbdisk"):
         lab.selection(["x"], listed)
 
@@ -108,7 +109,7 @@ def test_ktap_becomes_lava_test_cases(tmp_path: Path) -> None:
     def calls(text: str) -> list[str]:
         log.unlink(missing_ok=True)
         ktap.write_text(text)
-        subprocess.run([str(SELFTESTS / "ktap-lava.sh"), str(ktap)], check=True,
+        subprocess.run([str(SELFTESTS / "lib/ktap-lava.sh"), str(ktap)], check=True,
                        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
         return log.read_text().splitlines()
 

@@ -38,7 +38,7 @@ def _scratch(tmp_path: Path) -> Path:
         shutil.copytree(place, tmp_path / place.relative_to(TOOLS.parents[1]),
                         ignore=shutil.ignore_patterns("__pycache__", "*.o", "*.ko", "*.mod*"))
     mine = tmp_path / SELFTESTS.relative_to(TOOLS.parents[1])
-    subprocess.run([str(mine / "new"), "my-case"], check=True, capture_output=True)
+    subprocess.run([str(mine / "new"), "odd/my-case"], check=True, capture_output=True)
     table = mine / "test_modules" / "wbdisk_profiles.h"
     table.write_text(table.read_text().replace("\n#undef WBD_PROFILE", f"{DISK}\n#undef WBD_PROFILE"))
     return tmp_path
@@ -63,7 +63,7 @@ def test_wb_lists_and_compares_both(scratch: Path) -> None:
 
 
 def test_the_case_parses_what_it_declares(scratch: Path) -> None:
-    case = scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "my-case.sh"
+    case = scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "odd/my-case.sh"
     assert "--disk=sata" in run(scratch, str(case), "--help")
     for option, code in (("--disk=tape", 0), ("--disk=floppy", 2), ("--mib=0", 2), ("--nonsense=1", 2), ("--mib", 2)):
         done = subprocess.run([str(case), option, "--describe=json"], capture_output=True, text=True, check=False)
@@ -79,19 +79,19 @@ def test_make_installs_the_case(scratch: Path) -> None:
 
 def test_the_skeleton_has_no_fault_that_lint_finds(scratch: Path) -> None:
     mine = scratch / SELFTESTS.relative_to(TOOLS.parents[1])
-    assert run(mine, "shellcheck", "-x", "-P", "SCRIPTDIR", "my-case.sh") == ""
+    assert run(mine, "shellcheck", "-x", "-P", "SCRIPTDIR", "odd/my-case.sh") == ""
 
 
-@pytest.mark.parametrize("name", ["My-Case", "lib-x", "../x", "a--b", "wbdisk"])
+@pytest.mark.parametrize("name", ["mm/My-Case", "lib/x", "../x", "mm/a--b", "mm/wbdisk", "flat"])
 def test_no_case_of_a_bad_name(scratch: Path, name: str) -> None:
     mine = scratch / SELFTESTS.relative_to(TOOLS.parents[1])
-    before = sorted(mine.iterdir())
+    before = sorted(mine.rglob("*"))
     assert subprocess.run([str(mine / "new"), name], capture_output=True, check=False).returncode == 2
-    assert sorted(mine.iterdir()) == before
+    assert sorted(mine.rglob("*")) == before
 
 
 def test_a_script_that_does_not_describe_itself_is_named_and_left_out(scratch: Path) -> None:
-    (scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "broken.sh").write_text("#!/bin/bash\nfi\n")
+    (scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "mm/broken.sh").write_text("#!/bin/bash\nfi\n")
     done = subprocess.run([sys.executable, "tools/writeback/wb", "list", "--json"], cwd=scratch, text=True,
                           capture_output=True, check=False)
     assert set(json.loads(done.stdout)) == {*axes.CASES, "my-case"}

@@ -10,21 +10,24 @@ from typing import Any
 from wblib.base.paths import BUILD, SELFTESTS
 from wblib.base.proc import need, say, sha256_text
 
-# Not cases.
-_LIBRARIES = ("functions.sh", "ktap-lava.sh")
 # One process, since 37 would take a second: every case believes that it was called by its own name.  A line each.
 _ALL = 'for f; do said=$(BASH_ARGV0=$f; . "$f" --describe=json) || said=; printf "%s\\n" "$said"; done'
 
 
 def scripts() -> list[str]:
-    """The cases below SELFTESTS, as paths from there."""
-    found = (p for p in SELFTESTS.glob("*.sh") if p.name not in _LIBRARIES and not p.name.startswith("lib-"))
+    """The cases below SELFTESTS, as paths from there, by name."""
+    found = (p for p in SELFTESTS.glob("*/*.sh") if p.parent.name != "lib")
     return [str(p.relative_to(SELFTESTS)) for p in sorted(found, key=lambda p: p.stem)]
+
+
+def script(case: str) -> str:
+    """The script of ``case``, as a path from the selftests."""
+    return next(s for s in scripts() if Path(s).stem == case)
 
 
 def _key() -> str:
     """Of everything that a description can depend on."""
-    files = [*SELFTESTS.glob("*.sh"), *SELFTESTS.glob("test_modules/*.h")]
+    files = [*SELFTESTS.glob("*/*.sh"), *SELFTESTS.glob("test_modules/*.h")]
     texts = [f"{p.relative_to(SELFTESTS)}\n{p.read_text()}" for p in sorted(files)]
     return sha256_text("".join([_ALL, *scripts(), *texts]))[:16]
 

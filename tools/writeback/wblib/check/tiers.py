@@ -172,7 +172,8 @@ def kselftest(seed: int) -> Iterator[Verdict]:
     ready = runner.prepare(RunSpec.of(_on_stock("wbdisk", seed)))
     out = BUILD / "check" / "kselftest"
     shutil.rmtree(out, ignore_errors=True)
-    guest = qemu.Guest(ready.kernel.image, ready.initrd, "kselftest", ("-t", "writeback:wbdisk-kunit.sh"), kunit=True)
+    guest = qemu.Guest(ready.kernel.image, ready.initrd, "kselftest", ("-t", "writeback:wbdisk/wbdisk-kunit.sh"),
+                       kunit=True)
     outcome = qemu.run(guest, out, timeout_s=900)
     if outcome.exit_code != 0:
         yield Verdict("run_kselftest.sh", outcome.problem or f"exit code {outcome.exit_code}, see {out / 'ktap'}")

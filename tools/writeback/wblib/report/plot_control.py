@@ -66,7 +66,7 @@ def load(result: Result) -> Recording:
 
 
 def _events(path: Path) -> Recording:
-    """The lines "s,event,..." of lib-control.sh."""
+    """The lines "s,event,..." of lib/control.sh."""
     recording = Recording()
     flight = 0
     for line in path.read_text().splitlines():

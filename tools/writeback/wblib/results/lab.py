@@ -71,10 +71,11 @@ def selection(cases: "list[str] | None", listed: str) -> str:
     if not cases:
         return "-c writeback"
     there = [line.split(":", 1)[1] for line in listed.split() if line.startswith("writeback:")]
+    by_name = {Path(t).stem: t for t in there}
     for case in cases:
-        if f"{case}.sh" not in there:
-            raise WbError(f"--test {case}: the tarball has {', '.join(t.removesuffix('.sh') for t in there)}", 2)
-    return " ".join(f"-t writeback:{case}.sh" for case in cases)
+        if case not in by_name:
+            raise WbError(f"--test {case}: the tarball has {', '.join(by_name)}", 2)
+    return " ".join(f"-t writeback:{by_name[case]}" for case in cases)
 
 
 def pack(args: argparse.Namespace) -> int:

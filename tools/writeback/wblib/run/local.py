@@ -14,6 +14,7 @@ from typing import IO, Any
 from wblib.base.paths import RESULTS, SELFTESTS
 from wblib.base.proc import need, run, say, uninterrupted
 from wblib.catalog import axes as ax
+from wblib.catalog import describe
 from wblib.catalog.suites import Job
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
@@ -63,7 +64,7 @@ def run_here(job: Job, given: dict[str, str], directory: str | None, device: str
     place = new_place(RESULTS / f"host-{release}" / job.case / slug, job.seed)
     args = words(given, job.seed, directory, device)
     with tempfile.TemporaryDirectory(prefix="wb-") as scratch:
-        argv = [str(_tree(Path(scratch)) / f"{job.case}.sh"), *args]
+        argv = [str(_tree(Path(scratch)) / describe.script(job.case)), *args]
         say(f"  running {job.case} on this machine")
         with (place / "ktap").open("w") as out:
             code = _run_case(argv, {**os.environ, "WB_OUT": str(place / "data")}, out)
@@ -192,7 +193,7 @@ def _tree(scratch: Path) -> Path:
     shutil.copytree(SELFTESTS, selftests / "writeback")
     shutil.copytree(stock / "kselftest", selftests / "kselftest")
     shutil.copy(stock / "kselftest.h", selftests)
-    for source in (selftests / "writeback").glob("*.c"):
-        run([need("gcc", "gcc"), "-O2", "-o", str(source.with_suffix("")), str(source), "-lm"],
+    for source in (selftests / "writeback" / "src").glob("*.c"):
+        run([need("gcc", "gcc"), "-O2", "-o", str(selftests / "writeback" / source.stem), str(source), "-lm"],
             what=f"building {source.name}")
     return selftests / "writeback"

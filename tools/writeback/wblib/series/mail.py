@@ -54,7 +54,7 @@ SELF_PARTS = (
      "What the cases share: options, disks, cgroups, readers (open_reader issues\n"
      "each read when it is due, so that a disk that stalls is still asked), a\n"
      "sampler of vmstat, and the programs that write and verify what a power cut\n"
-     "must not lose.", ("functions.sh", "ktap-lava.sh", "lib-*.sh", "*.c", "*.h")),
+     "must not lose.", ("lib/", "src/")),
     ("selftests/writeback: add cases",
      "Incidents that were published, as tests: readers beside a buffered dd, dd at\n"
      "different values of vm.dirty_ratio, ext4 without delayed allocation; and\n"

@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What throttling of writeback costs in CPU time, where there is nothing to throttle:
+# 4-KiB O_DIRECT reads, and buffered writes with their writeback, on a null_blk that
+# completes at once.  The CPU is always busy, so the time that passes is CPU time.
+#
+# Each is measured with writeback throttling as the kernel sets it and without it
+# (wbt_lat_usec 0), and where there is a choice, with each policy.  Two kernels are
+# compared by the values of the first.
+
+# shellcheck source=../lib/functions.sh
+. "$(dirname "$0")/../lib/functions.sh"
+# shellcheck source=../lib/fio.sh
+. "$WB_DIR/lib/fio.sh"
+
+readonly NULLB=/sys/kernel/config/nullb/wb-cost DISK=wb-cost
+readonly BLOCK_KIB=4 READS=100000 WRITE_MIB=192
+# After a change of settings, for what it leaves to RCU and workers.
+readonly SETTLE=.3	# seconds
+readonly ROUNDS=3	# in turn, so that no setting is always the first
+readonly MAX_IDLE_PCT=1
+# The most that counting may cost, against no throttling at all: a guard, not what is
+# expected.
+readonly MAX_COST_PCT=5
+
+about title \
+	"CPU time per O_DIRECT read and per page written on a null_blk, with throttling, without, and by policy"
+about replays "none: what counting costs where there is nothing to throttle"
+about programs dd awk
+about kernel BLK_DEV_NULL_BLK BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER
+about not_fast "where computing costs nothing"
+axis sched none 'none|mq-deadline|kyber' "I/O scheduler of the disk"
+measures cpu_idle percent - "share of CPU time that was idle, at most"
+measures 'cost_read_ns_X, cost_write_ns_X' ns lower \
+	"CPU time per 4-KiB O_DIRECT read, per page written; X: default, off, or the policy"
+case_parse "$@"
+
+queue_file() {
+	echo "/sys/block/$DISK/queue/$1"
+}
+
+nullb_create() {
+	mkdir "$NULLB" 2> /dev/null || return
+	on_exit nullb_destroy
+	echo "$((BLOCK_KIB * 1024))" > "$NULLB/blocksize" && echo 1024 > "$NULLB/size" &&
+		echo 1 > "$NULLB/power" && loop_until [ -b "/dev/$DISK" ]
+}
+
+nullb_destroy() {
+	echo 0 > "$NULLB/power"
+	rmdir "$NULLB"
+}
+
+# throttle(setting) - default, off, or a policy
+throttle() {
+	local us=-1
+	[ "$1" != off ] || us=0
+	echo "$us" > "$(queue_file wbt_lat_usec)"
+	case $1 in
+	requests | bytes) echo "$1" > "$(queue_file wbt_policy)" ;;
+	esac
+}
+
+# ns_per_block(log) - of a dd
+ns_per_block() {
+	dd_rate "$1" | awk -v block=$((BLOCK_KIB * 1024)) '{ printf "%.6g", 1e9 * $2 / ($1 / block) }'
+}
+
+declare -A READ WRITE	# ns of each round
+IDLE_MAX=0	# most idle time of a dd, percent
+
+# timed_dd(options...) - its log is WB_OUT/dd.log
+timed_dd() {
+	local before after idle
+	cpu_snapshot before
+	dd "$@" 2> "$WB_OUT/dd.log" || die "dd $*: $(tail -n 1 "$WB_OUT/dd.log")"
+	cpu_snapshot after
+	idle=$(cpu_idle_pct "$before" "$after")
+	IDLE_MAX=$(calc "$idle > $IDLE_MAX ? $idle : $IDLE_MAX")
+}
+
+# measure(setting) - one round
+measure() {
+	throttle "$1" || die "cannot set throttling to $1"
+	echo 1 > "$VM/drop_caches"
+	sleep "$SETTLE"
+	timed_dd if="/dev/$DISK" of=/dev/null bs="${BLOCK_KIB}k" count="$READS" iflag=direct
+	READ[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
+	timed_dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" conv=fsync
+	WRITE[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
+}
+
+# median(numbers)
+median() {
+	# shellcheck disable=SC2086 # one line per number
+	printf '%s\n' $1 | sort -g | sed -n "$(((ROUNDS + 1) / 2))p"
+}
+
+# ---- main ------------------------------------------------------------------
+
+wb_begin
+[ -d "${NULLB%/*}" ] || skip_all "needs null_blk with configfs (CONFIG_BLK_DEV_NULL_BLK)"
+nullb_create || skip_all "cannot make a null_blk in ${NULLB%/*}"
+echo "${OPT[sched]}" 2> /dev/null > "$(queue_file scheduler)" || skip_all "has no scheduler ${OPT[sched]}"
+{ echo -1 > "$(queue_file wbt_lat_usec)"; } 2> /dev/null || skip_all "needs CONFIG_BLK_WBT"
+settings=(default off)
+policy=
+if [ -e "$(queue_file wbt_policy)" ]; then
+	policy=$(value_of "$(queue_file wbt_policy)")
+	settings+=(requests)
+fi
+
+ktap_set_plan 4
+measure default	# warms up
+READ=() WRITE=() IDLE_MAX=0
+for ((i = 0; i < ROUNDS; i++)); do
+	for setting in "${settings[@]}"; do
+		measure "$setting"
+		[ -z "$policy" ] || throttle "$policy"
+	done
+done
+metric cpu_idle "$IDLE_MAX"
+check "the CPU was busy all the time" holds "$IDLE_MAX <= $MAX_IDLE_PCT"
+for setting in "${settings[@]}"; do
+	metric "cost_read_ns_$setting" "$(median "${READ[$setting]}")"
+	metric "cost_write_ns_$setting" "$(median "${WRITE[$setting]}")"
+done
+check "a direct read costs at most $MAX_COST_PCT % more than without throttling" \
+	holds "$(median "${READ[default]}") <= $(median "${READ[off]}") * (1 + $MAX_COST_PCT / 100)"
+check "so does a page written" \
+	holds "$(median "${WRITE[default]}") <= $(median "${WRITE[off]}") * (1 + $MAX_COST_PCT / 100)"
+check_dmesg
+ktap_finished

@@ -1,0 +1,382 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# ext4 when writeback fails at the last moment: an application gets its data or an
+# error from fsync, and never the old content of the disk, which is 0xAA here.
+#
+#	nospace	every second page of a fallocated file is written while no block is
+#		free and none is reserved: each page splits an extent, and soon the
+#		tree needs a block
+#	convert	the data is on the disk, but its extent cannot be marked as written
+#		for lack of a block: a fallocate merged with it during the I/O
+#	ioerror	the disk refuses the data of unwritten blocks
+#	remount	with nodelalloc while blocks are delayed: i_blocks counts them
+#	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
+#		then a block of theirs is overwritten, or one that fallocate put behind
+#		them is written
+#	zeroed	the tree needs a block, there is none, and the extent is zeroed instead;
+#		write() has committed, then fsync, power cut
+#	discarded	delayed pages are dropped for want of a block of the tree, with
+#		blocks smaller than a page: what was reserved for them comes back
+#	page	space ends in the middle of a page: write() fails, it is not short
+#	quota	a user writes into what fallocate gave him, his quota is used up, and
+#		the extent that writeback splits in his fsync needs a block
+
+# shellcheck source=../lib/functions.sh
+. "$(dirname "$0")/../lib/functions.sh"
+# shellcheck source=../lib/ext4.sh
+. "$WB_DIR/lib/ext4.sh"
+
+readonly DISK_MIB=128
+readonly NOSPACE_MIB=48
+# Written pages of the "nospace" file, every second one.
+readonly NOSPACE_PAGES=$((NOSPACE_MIB * 256 / 2))
+# The root of an extent tree, in the inode, holds 4: three and the one under I/O.
+readonly ROOT_EXTENTS=4
+readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
+# Longer than the test needs; ended by hand.
+readonly STALL_MS=60000
+readonly IOERROR_PAGES=64
+readonly REMOUNT_MIB=4
+# As much as is zeroed rather than split, with what fallocate puts behind it.
+readonly SWITCH_KIB=16
+readonly QUOTA_MIB=20 QUOTA_FALLOC_MIB=16 QUOTA_PAGES=256 QUOTA_UID=65534
+
+# Extents that a leaf of 4 KiB holds, less those of a few more writes; each makes two.
+readonly ZEROED_PAGES=165 ZEROED_TRIES=8
+# More extents than a leaf of 1 KiB holds.
+readonly DISCARDED_PAGES=200
+# Not a number of whole pages
+readonly PAGE_FREE_KIB=6
+readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota)
+# How many results each has
+declare -Ar RESULTS=(
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=3 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
+	[quota]=$((3 * ${#EXT4_MOUNTS[@]}))
+)
+
+about title \
+	"ext4 with no block left for a split, and with write errors: the data or an error, never old data"
+about replays "none: fails on the stock kernel, which loses data and lets fsync return 0"
+about wall 60
+about programs awk cmp dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
+about kernel QUOTA QFMT_V2
+about series
+axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
+measures endio_lost_X count lower \
+	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
+case_parse "$@"
+
+# fresh(options, [options of mke2fs...]) - new file system over old data
+fresh() {
+	local options=$1
+	shift
+	disk_raw fifo capacity_mib=$DISK_MIB &&
+		ext4_stale $DISK_MIB && ext4_format -m 0 "$@" && ext4_mount "$options"
+}
+
+# blocks(verb, file, first, count, stride, log) - as the user who runs AS
+AS=()
+blocks() {
+	"${AS[@]}" "$WB_DIR/fs_blocks" "$1" "$2" "${OPT[seed]}" "$3" "$4" "$5" > "$6" || return
+	note "$1: $(tr '\n' ' ' < "$6")"
+}
+
+# honest(write log, verify log) - every block is there, or an error was returned
+honest() {
+	local lost
+	lost=$(ext4_word "$2" zero)
+	[ "$lost" -eq 0 ] || [ "$(ext4_word "$1" fsync_errno)" -ne 0 ] ||
+		[ "$(ext4_word "$1" write_errno)" -ne 0 ]
+}
+
+# no_stale(verify log) - nothing but data and zeros
+no_stale() {
+	local key
+	for key in stale other gap_stale gap_other; do
+		[ "$(ext4_word "$1" "$key")" -eq 0 ] || return
+	done
+}
+
+# run_nospace(options) - four results
+run_nospace() {
+	local log=$WB_OUT/nospace_${1//,/_} file=$MNT/file
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	check "$1: the file system is full" eval "fallocate -l ${NOSPACE_MIB}M $file && ext4_fill"
+	blocks write "$file" 0 "$NOSPACE_PAGES" 2 "$log.write"
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" 0 "$NOSPACE_PAGES" 2 "$log.verify"
+	metric "endio_lost_nospace_${1//,/_}" "$(ext4_word "$log.verify" zero)"
+	check "$1: full: the data, or an error" honest "$log.write" "$log.verify"
+	check "$1: full: no old data" no_stale "$log.verify"
+	umount_fs "$MNT"
+	check "$1: full: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_convert() - four results
+run_convert() {
+	local i file log=$WB_OUT/convert first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4)) pid
+	fresh delalloc || die "no file system"
+	file=$MNT/file
+	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
+		dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
+	done
+	# Space for the blocks behind those under I/O, and the bitmap in memory.
+	fallocate -l 16M "$MNT/reserve"
+	sync
+	wbdisk_set test stall_ms "$STALL_MS"
+	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$WB_OUT/convert.note" &
+	pid=$!
+	loop_until in_flight
+	ext4_falloc "$file" $((CONVERT_AT_MIB << 20 | CONVERT_KIB << 10)) $((CONVERT_KIB << 10))
+	check "convert: the file system is full" ext4_fill
+	wbdisk_set test stall_ms 0
+	wait "$pid"
+	cat "$WB_OUT/convert.note"
+	ext4_remount delalloc || die "cannot mount again"
+	blocks verify "$file" "$first" "$pages" 1 "$log.verify"
+	metric endio_lost_convert "$(ext4_word "$log.verify" zero)"
+	# No result if the two extents did not become one: nothing was tested.
+	check "convert: the conversion did fail" eval "dmesg_new | grep -q 'failed to convert'"
+	check "convert: the data, or an error" honest "$log.write" "$log.verify"
+	check "convert: no old data" no_stale "$log.verify"
+	disk_teardown
+}
+
+# run_ioerror(options) - two or three results
+run_ioerror() {
+	local file log=$WB_OUT/ioerror_${1//,/_} start
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	fallocate -l 1M "$file" && sync
+	start=$(first_sector "$file")
+	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
+	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
+	wbdisk_set test fail_range ""
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
+	check "$1: I/O error: fsync fails" [ "$(ext4_word "$log.write" fsync_errno)" -ne 0 ]
+	# Blocks that were allocated as written show what the disk had there.
+	[ "$1" = nodelalloc ] ||
+		check "$1: I/O error: no old data" no_stale "$log.verify"
+	umount_fs "$MNT"
+	check "$1: I/O error: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_remount() - two results
+run_remount() {
+	fresh delalloc || die "no file system"
+	dd if=/dev/zero of="$MNT/file" bs=1M count="$REMOUNT_MIB" status=none
+	mount -o remount,nodelalloc "$MNT" || die "cannot remount"
+	sync "$MNT/file"
+	check "remount: st_blocks has what was delayed" \
+		[ "$(stat -c %b "$MNT/file")" -ge $((REMOUNT_MIB * 2048)) ]
+	umount_fs "$MNT"
+	check "remount: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# in_flight() - is a write on its way to the disk?
+in_flight() {
+	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
+}
+
+# run_switch(from, to, overwrite or behind) - one result
+run_switch() {
+	local file pid where=$((2 * 4096)) what="$1 to $2 with data in flight, $3"
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	# Metadata is in memory, and nothing else is on its way.
+	xfs_io -f -c "pwrite -S 0x41 0 16k" -c "truncate 0" "$file" > /dev/null
+	sync
+	wbdisk_set test stall_ms "$STALL_MS"
+	xfs_io -c "pwrite -S 0x41 0 $SWITCH_KIB""k" -c fdatasync "$file" > "$WB_OUT/switch" &
+	pid=$!
+	loop_until in_flight
+	if [ "$3" = behind ]; then
+		# fallocate(1) would fsync the file.
+		xfs_io -c "falloc ${SWITCH_KIB}k ${SWITCH_KIB}k" "$file" || die "cannot fallocate"
+		where=$((SWITCH_KIB << 10))
+	fi
+	# Whoever waits, waits for the disk.
+	{
+		mount -o "remount,$2" "$MNT" &&
+			xfs_io -c "pwrite -S 0x42 $where 4k" -c fdatasync "$file" > /dev/null
+	} &
+	sleep 2
+	wbdisk_set test stall_ms 0
+	wait "$pid" || note "the write failed"
+	wait
+	ext4_remount "$1" || die "cannot mount again"
+	head -c $((SWITCH_KIB << 10)) "$file" | tr -d 'AB' | wc -c > "$WB_OUT/lost"
+	note "$what: $(cat "$WB_OUT/lost") bytes of $((SWITCH_KIB << 10)) are lost"
+	metric "endio_lost_switch_${3}_${1//,/_}" "$(cat "$WB_OUT/lost")"
+	check "$what: nothing is lost" [ "$(cat "$WB_OUT/lost")" -eq 0 ]
+	ext4_end
+}
+
+# run_zeroed() - three results
+run_zeroed() {
+	local file i block zeroed=0
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new delalloc -m 0
+	file=$MNT/file
+	fallocate -l 4M "$file" || die "no space"
+	touch "$MNT/other"
+	blocks write "$file" 1 "$ZEROED_PAGES" 2 "$WB_OUT/zeroed"
+	check "zeroed: the file system is full" ext4_fill
+	sync -f "$MNT"
+	for ((i = 0; i < ZEROED_TRIES && !zeroed; i++)); do
+		block=$((2 * (ZEROED_PAGES + i) + 1))
+		xfs_io -c "pwrite -S 0x42 $((block * 4))k 4k" "$file" > /dev/null
+		# A commit with the new mtime of the file
+		chmod "60$((i % 8))" "$MNT/other" && sync "$MNT/other"
+		sync "$file"
+		# The block in front of it became written, too.
+		filefrag -v "$file" |
+			awk -v b="$block" '$2 + 0 < b && $3 + 0 == b { found = 1 } END { exit !found }' && zeroed=1
+	done
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	check "zeroed: an extent was, at the end" [ "$zeroed" -eq 1 ]
+	check "zeroed: the data is there" \
+		cmp -s -i "$((block * 4096)):0" -n 4096 "$file" <(head -c 4096 /dev/zero | tr '\0' B)
+	umount_fs "$MNT"
+	disk_teardown
+}
+
+# run_discarded() - three results
+run_discarded() {
+	fresh delalloc -b 1024 || die "no file system"
+	set_dirty writeback_centisecs 0
+	"$WB_DIR/fs_blocks" make "$MNT/file" "${OPT[seed]}" 0 "$DISCARDED_PAGES" 2 > /dev/null
+	check "discarded: the file system is full" ext4_fill
+	check "discarded: fsync says so" eval "! sync $MNT/file 2> /dev/null"
+	umount_fs "$MNT"
+	check "discarded: nothing stays reserved" eval "! dmesg_new | grep -q 'not cleared\|s_dirtyclusters'"
+	disk_teardown
+}
+
+# run_page(options) - two results
+run_page() {
+	local log=$WB_OUT/page_${1//,/_}
+	fresh "$1" -b 1024 || die "no file system"
+	ext4_falloc "$MNT/spare" 0 ${PAGE_FREE_KIB}k || die "no space"
+	ext4_fill || die "not full"
+	rm "$MNT/spare"
+	sync -f "$MNT"
+	blocks write "$MNT/file" 0 4 1 "$log"
+	# EIO would be a short write.
+	check "$1: page: a write() without room for its page fails with ENOSPC" \
+		[ "$(ext4_word "$log" write_errno)" -eq 28 ]
+	umount_fs "$MNT"
+	check "$1: page: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_quota(options) - three results
+run_quota() {
+	local i file log=$WB_OUT/quota_${1//,/_} first written there
+	# Another -E would replace that of ext4_format.
+	fresh "$1,usrquota" -O quota || die "no file system"
+	file=$MNT/theirs/file
+	mkdir -m 777 "$MNT/theirs"
+	quota "limit -u bsoft=0 bhard=${QUOTA_MIB}m $QUOTA_UID" || die "cannot set a quota"
+	AS=(setpriv --reuid "$QUOTA_UID" --clear-groups)
+	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
+		"${AS[@]}" dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc,fsync status=none
+	done
+	# Behind the end of the file, so that the rest of the extent cannot be zeroed.
+	"${AS[@]}" fallocate -n -o 1M -l "${QUOTA_FALLOC_MIB}M" "$file" || die "no space"
+	"${AS[@]}" dd if=/dev/zero of="$MNT/theirs/rest" bs=4K status=none 2> /dev/null
+	sync -f "$MNT"
+	check "$1: quota: it is used up" \
+		eval "! ${AS[*]} dd if=/dev/zero of=$MNT/theirs/more bs=4K count=1 status=none 2> /dev/null"
+	first=$(((QUOTA_FALLOC_MIB / 2) * 256))
+	blocks write "$file" "$first" "$QUOTA_PAGES" 1 "$log.write"
+	AS=()
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" "$first" "$QUOTA_PAGES" 1 "$log.verify"
+	written=$(ext4_word "$log.write" written)
+	there=$(ext4_word "$log.verify" data)
+	metric "endio_lost_quota_${1//,/_}" $((written - there))
+	check "$1: quota: what write() took is there" holds "$written > 0 && $written <= $there"
+	umount_fs "$MNT"
+	check "$1: quota: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# each(cmd...) - once for each way to mount
+each() {
+	local options
+	for options in "${EXT4_MOUNTS[@]}"; do
+		"$@" "$options"
+	done
+}
+
+part_nospace() {
+	each run_nospace
+}
+
+part_convert() {
+	run_convert
+}
+
+part_ioerror() {
+	each run_ioerror
+}
+
+part_remount() {
+	if ext4_ends_delalloc; then
+		run_remount
+	else
+		ktap_test_skip "remount: st_blocks: a remount does not end delalloc here"
+		ktap_test_skip "remount: e2fsck: a remount does not end delalloc here"
+	fi
+}
+
+part_switch() {
+	local how
+	for how in overwrite behind; do
+		run_switch delalloc nodelalloc,dioread_lock "$how"
+		run_switch nodelalloc,dioread_nolock nodelalloc,dioread_lock "$how"
+	done
+}
+
+part_zeroed() {
+	run_zeroed
+}
+
+part_discarded() {
+	run_discarded
+}
+
+part_page() {
+	each run_page
+}
+
+part_quota() {
+	each run_quota
+}
+
+wb_begin
+need_wbdisk
+[ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
+case ${OPT[part]} in
+all) parts=("${PARTS[@]}") ;;
+*) parts=("${OPT[part]}") ;;
+esac
+plan=1
+for part in "${parts[@]}"; do
+	plan=$((plan + RESULTS[$part]))
+done
+ktap_set_plan "$plan"
+for part in "${parts[@]}"; do
+	"part_$part"
+done
+check_dmesg
+ktap_finished

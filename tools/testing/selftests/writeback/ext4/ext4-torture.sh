@@ -1,0 +1,258 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Random work on ext4 (powercut_load) while the rules change (ext4_torture): mount
+# options, the latency of the disk (20 us to 3 s), freeze, caches, memory, quota, size,
+# free space and what is reserved of it, defragmentation, FIBMAP, swapon, trim.  A round
+# ends in one of three ways:
+#	stop	all is synced, and what was written is reread: from the disk behind the
+#		page cache, and once more after umount and mount
+#	cut	the power is cut: what fsync acknowledged is there, nothing foreign is
+#	fault	the disk refuses what goes to some of its sectors, or flushes; later it is
+#		healed and mounted again: nothing foreign is there.  What fsync acknowledged
+#		before may be lost, as jbd2 of the base lets go of metadata whose write has
+#		failed, and an fsync after the journal was aborted may return 0 (seed 1,
+#		round 5, stock as patched)
+# and e2fsck finds nothing.  Rounds are numbered; the seed and the number decide all.
+
+# shellcheck source=../lib/functions.sh
+. "$(dirname "$0")/../lib/functions.sh"
+# shellcheck source=../lib/ext4.sh
+. "$WB_DIR/lib/ext4.sh"
+# shellcheck source=../lib/powercut.sh
+. "$WB_DIR/lib/powercut.sh"
+
+readonly DISK_MIB=128
+readonly FASTEST_NS=20000
+# Drawn for each round.  Where many wait for the disk in writeback, so does a remount,
+# and whoever changes metadata that a commit is writing waits for that: the fewer do,
+# and the more requests the disk takes, the more is changed in flight.
+readonly WRITERS=(1 2 3 4 8 16) DEPTH=(32 512) COMMIT_S=(1 5 30 30)
+# Options that a remount changes to.  A round has two of them, each pair in turn, as
+# what goes wrong between two would be rare among all.
+# shellcheck disable=SC2054 # commas of mount options
+readonly OPTIONS=(
+	delalloc,dioread_nolock delalloc,dioread_lock nodelalloc,dioread_lock
+	nodelalloc,dioread_nolock
+)
+# Format and, if only so, how its rounds end: nothing is promised without a journal, and
+# fast commits of the base lose synced files (seed 1, round 9, stock as patched); with
+# --format fast_commit half of the rounds are power cuts all the same.
+readonly FORMATS=(plain 1k quota bigalloc encrypt fast_commit:stop inline_1k nojournal:stop)
+# What begins to fail at the end of a round, in sectors from the sector drawn.
+readonly FAULTS=("write %d 16384" "write %d 65536" "any %d 16384" "flush 0 1")
+# The file system grows to the disk's size in every second round; with blocks of 4 KiB,
+# groups are smaller than usual then, so that there are several.  Not with fast commits:
+# jbd2_journal_flush() of the base has updates locked and waits for the commit, which
+# waits for a fast commit, which waits to lock updates.
+readonly SMALL_MIB=80 SMALL_GROUP=8192
+
+about title \
+	"random work on ext4 while mount options, latency, free space and more change; power cuts, write errors"
+about replays \
+	"none: looks for lost, stale or misplaced data; fails on the stock kernel, whose bugs it finds"
+about wall 60
+about programs mke2fs e2fsck
+about kernel QUOTA QFMT_V2
+about series
+axis rounds 14 1..9999 "how many rounds"
+axis first 0 0..9999 "number of the first round"
+axis ms 2500 '100..999999 ms' "length of a round"
+axis faults no 'no|yes' "may rounds end with a disk that refuses accesses"
+axis format all "all|$(IFS='|'; echo "${FORMATS[*]%:*}")" "format, all in turn or one"
+measures 'torture_ops, torture_acks, torture_remounts' count - \
+	"operations, fsyncs that returned 0, and remounts beside them"
+measures 'torture_cuts, torture_faults' count - "power cuts, and accesses that the disk refused"
+measures torture_bytes bytes - "data compared afterwards"
+case_parse "$@"
+
+# draw(number, salt, below) - pseudo-random, by the seed and both
+draw() {
+	local -i x=$((OPT[seed] * 1000003 + $1 * 8191 + $2))
+	x=$(((x ^ x >> 15) * 0x2c1b3c6d & 0xffffffff))
+	x=$(((x ^ x >> 12) * 0x297a2d39 & 0xffffffff))
+	echo $(((x ^ x >> 15) % $3))
+}
+
+# format(name, number) - a new file system over old data
+format() {
+	local mkfs EXT4_SIZE=
+	[[ $(draw "$2" 9 2) -eq 0 || $1 = fast_commit ]] || EXT4_SIZE=${SMALL_MIB}M
+	# Inodes in which a unit of powercut_load fits, and a second.
+	case $1 in
+	inline_1k) mkfs=(-O inline_data -I 1024) ;;
+	*) read -ra mkfs <<< "${EXT4_FORMAT[$1]}" ;;
+	esac
+	[ "$1" = nojournal ] || mkfs+=(-J size=8)
+	[[ -z $EXT4_SIZE || "${mkfs[*]}" =~ "-b "|bigalloc ]] || mkfs+=(-g "$SMALL_GROUP")
+	ext4_format -m 1 "${mkfs[@]}" > "$WB_OUT/mkfs" 2>&1 && return
+	note_file "$WB_OUT/mkfs"
+	die "no file system: $1"
+}
+
+# top(format) - of encrypted files, MNT becomes their directory: that of all cannot be
+# encrypted.  Which is done once it has a key.
+top() {
+	local id
+	[ "$1" = encrypt ] || return 0
+	id=$(head -c 64 /dev/zero | tr '\0' K | xfs_io -c add_enckey "$MNT" | sed -n 's/.*identifier //p')
+	[ -n "$id" ] || return
+	if ! [ -d "$MNT/top" ]; then
+		mkdir "$MNT/top"
+		xfs_io -c "set_encpolicy $id" "$MNT/top" > "$WB_OUT/policy" 2>&1
+		if [ -s "$WB_OUT/policy" ]; then
+			note_file "$WB_OUT/policy"
+			return 1
+		fi
+	fi
+	mount --bind "$MNT/top" "$MNT"
+}
+
+# down(format) - undo that
+down() {
+	[ "$1" != encrypt ] || umount "$MNT"
+}
+
+# again(format, options) - unmount, mount
+again() {
+	down "$1" && ext4_remount "$2" && top "$1"
+}
+
+# lights_out(format, options)
+lights_out() {
+	down "$1" && ext4_power_cut "$2" && top "$1"
+}
+
+# heal(format, options) - the disk works again
+heal() {
+	note "$(wbdisk_stat test errors_injected) accesses were refused"
+	faults=$((faults + $(wbdisk_stat test errors_injected)))
+	down "$1" && umount_fs "$MNT" && wbdisk_set test fail_range "" && ext4_mount "$2" && top "$1"
+}
+
+# both(number, ms, [what wbdisk attribute at the end, [value]]) - work while the rules change
+both() {
+	local ret pid
+	"$WB_DIR/ext4_torture" "$MNT" "$DISK_DEV" "$WBDISK_CONFIGFS/test" $((1 + $(draw "$1" 1 1000000))) \
+		$(($2 * (${4:+1} + 1))) "${options[@]}" > "$WB_OUT/torture" 2>&1 &
+	pid=$!
+	pc_load "$1" $((1 + $(draw "$1" 2 1000000))) "$2" "${3:+$WBDISK_CONFIGFS/test/$3}" \
+		"${WRITERS[$(draw "$1" 5 ${#WRITERS[@]})]}" "${4:-}"
+	ret=$?
+	wait "$pid" || ret=1
+	note_file "$WB_OUT/torture"
+	ops=$((ops + $(pc_count "$WB_OUT/load" ops)))
+	acks=$((acks + $(pc_count "$WB_OUT/load" acks)))
+	remounts=$((remounts + $(sed -n 's/.*remount \([0-9]*\) of.*/\1/p' "$WB_OUT/torture")))
+	return "$ret"
+}
+
+# verify([state...]) - without a state, only whether all data is in its place
+verify() {
+	pc_verify "$@"
+	local ret=$?
+	words=$((words + $(pc_count "$WB_OUT/verify" words)))
+	return "$ret"
+}
+
+# behind_cache() - what is on the disk
+behind_cache() {
+	echo 3 > /proc/sys/vm/drop_caches
+	verify "$PC_STATE".*
+}
+
+# pair(number) - sets "options"
+pair() {
+	local i=$1 first second
+	for ((first = 0; first < ${#OPTIONS[@]}; first++)); do
+		for ((second = 0; second < first; second++)); do
+			options=("${OPTIONS[first]}" "${OPTIONS[second]}")
+			[ $((i--)) -gt 0 ] || return 0
+		done
+	done
+}
+
+# fault(number) - value of fail_range
+fault() {
+	# shellcheck disable=SC2059 # those formats
+	printf "${FAULTS[$(draw "$1" 10 ${#FAULTS[@]})]}" "$(draw "$1" 11 $((SMALL_MIB * 2048)))"
+}
+
+# run_round(number, format, stop, cut or fault) - four results
+run_round() {
+	local n=$1 what="round $1, $2, $3" mount options fails=$KTAP_CNT_FAIL
+	pair $(((n / 2 + OPT[seed]) % (${#OPTIONS[@]} * (${#OPTIONS[@]} - 1) / 2)))
+	mount=${options[$(draw "$1" 3 2)]}
+	[ "$2" = nojournal ] || mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
+	[ "$2" != quota ] || mount+=,usrquota
+	# Or a commit goes on without its data, and says so in the log only.
+	if [ "$3" = fault ]; then
+		mount+=,data_err=abort
+		options=("${options[@]/%/,data_err=abort}")
+	fi
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1 latency_ns=$FASTEST_NS \
+		queue_depth="${DEPTH[$(draw "$n" 6 ${#DEPTH[@]})]}"
+	[ "$(draw "$n" 7 2)" -eq 1 ] || echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
+	wbdisk_set test cut_keep_ppm $((250000 * $(draw "$n" 4 4)))
+	ext4_stale $DISK_MIB
+	format "$2" "$n"
+	if ! { ext4_mount "$mount" && top "$2"; }; then
+		die "cannot mount with $mount"
+	fi
+	note "$what: mounted with $mount, then with ${options[*]}"
+	case $3 in
+	cut)
+		check "$what: no error before the cut" both "$n" "${OPT[ms]}" cut
+		check "$what: the journal replays" lights_out "$2" "$mount"
+		cuts=$((cuts + 1)) ;;
+	fault)
+		check "$what: no error before the disk's" both "$n" "${OPT[ms]}" fail_range "$(fault "$n")"
+		check "$what: the journal replays" heal "$2" "$mount" ;;
+	stop)
+		check "$what: no error" both "$n" "${OPT[ms]}"
+		check "$what: all is on the disk" behind_cache
+		again "$2" "$mount" || die "cannot mount again" ;;
+	esac
+	if [ "$3" = fault ]; then
+		check "$what: all is in its place after a mount" verify
+	else
+		check "$what: all is there after a mount" verify "$PC_STATE".*
+	fi
+	down "$2"
+	umount_fs "$MNT"
+	check "$what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+	if [ "$KTAP_CNT_FAIL" -gt "$fails" ]; then
+		note "repeat with: ${0##*/} --seed=${OPT[seed]} --format=${OPT[format]} --faults=${OPT[faults]} --ms=${OPT[ms]} --first=$n --rounds=1"
+	else
+		rm -f "$PC_STATE".*
+	fi
+}
+
+wb_begin
+need_wbdisk
+pc_need
+[ -x "$WB_DIR/ext4_torture" ] || skip_all "ext4_torture is not built"
+formats=("${FORMATS[@]}")
+[ "${OPT[format]}" = all ] || formats=("${OPT[format]}")
+ktap_set_plan $((4 * OPT[rounds] + 1))
+ops=0 acks=0 words=0 remounts=0 faults=0 cuts=0
+for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
+	format=${formats[n / 2 % ${#formats[@]}]}
+	end="stop"
+	if [[ $((n % 2)) -eq 1 && $format != *:stop && $format != nojournal ]]; then
+		end="cut"
+		# Not by default: what these find on both kernels has not been told apart yet.
+		[[ ${OPT[faults]} = no || $(((n / 2 + OPT[seed]) % 3)) -ne 0 || $format = fast_commit ]] ||
+			end="fault"
+	fi
+	run_round "$n" "${format%:*}" "$end"
+done
+metric torture_ops "$ops"
+metric torture_acks "$acks"
+metric torture_remounts "$remounts"
+metric torture_cuts "$cuts"
+metric torture_faults "$faults"
+metric torture_bytes $((words * 8))
+check_dmesg
+ktap_finished

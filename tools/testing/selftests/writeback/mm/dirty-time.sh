@@ -1,0 +1,597 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The time limit of dirty data, vm.dirty_drain_ms and max_drain_ms of a device: at
+# most what the device drains in so many milliseconds.
+#	knobs	bad values are refused, the old one stays
+#	off	without a limit the thresholds are the same, to the page
+#	stick	2 GiB to a stick of 10 MB/s: how long does sync take at the end, how
+#		long is the writer held at a time?
+#	step	a disk that becomes twenty times slower in mid-write
+#	lower	a limit set far below what is dirty
+#	beside	a fast disk while the stick is written
+#	quiet	a minute of small fsyncs, then a burst; bursts with pauses
+#	extents	in how many pieces is a file, and are files that are written at once, on
+#		both file systems?
+#	groups	how long a light cgroup sleeps on account of a noisy one; does the limit of
+#		a cgroup stay a hard one beside a time limit, which is none?
+# Where there is no such limit, stick, beside, extents and groups measure without it,
+# and what they would check is skipped.
+
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
+# shellcheck source=../lib/functions.sh
+. "$(dirname "$0")/../lib/functions.sh"
+# shellcheck source=../lib/dirty.sh
+. "$WB_DIR/lib/dirty.sh"
+# shellcheck source=../lib/cgroup.sh
+. "$WB_DIR/lib/cgroup.sh"
+
+readonly MIB=1048576
+readonly KNOB=$VM/dirty_drain_ms
+readonly PARTS="knobs off stick step lower beside quiet extents groups"
+
+readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
+# The estimate is not exact, and metadata is written, too: a fifth.
+readonly SYNC_S=3.6
+# One sleep is at most 200 ms, and a tick or two until the task runs.
+readonly BLOCK_MS=250
+
+readonly STEP_FROM=200 STEP_TO=10	# MB/s
+# What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 6 s
+# without a writer; of 3 s it would take a minute however the kernel behaves.
+readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
+readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
+
+# Of 250 MiB dirty and 20 MB/s, 16 MiB allowed: the writer has at most a quarter of the
+# rate, and less while dirty_ratelimit comes down with it, so that more than half of
+# 160 MB go in 8 s.  A writer that is stopped waits for 11 s.
+readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
+
+readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
+readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
+# Bursts above a limit of 300 ms, that end while their writer is throttled.
+readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
+# A limit of 60 MB: a file is written in many parts.  Of several files at once none
+# can have more than its share of the limit in a part, but should have as much as
+# the flusher's least chunk (MIN_WRITEBACK_PAGES of fs/fs-writeback.c).  One file alone
+# has 1 or 2 pieces of at most 128 MiB in ext4, as it meets the borders of block groups:
+# 3 more are chance; one for each CHUNK_MIB would be 48.
+readonly EXTENTS_FILES=4 EXTENTS_MIB=192 EXTENTS_MS=300 EXTENTS_MORE=3 CHUNK_MIB=4
+readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60 LIGHT_MS=300
+
+# A fifth of what the cgroup may have is its own limit, below twice FLOOR.  It may be
+# exceeded while the cgroup's counters are a flush old, but not by more and more.
+readonly HARD_MAX=$((104 * MIB)) HARD_SLACK=1.02
+readonly MANY_S=40 MANY_SHARE=1.25
+readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=250
+
+about title \
+	"time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents"
+about replays "none: tests vm.dirty_drain_ms; without it, it measures what it can"
+about wall 160
+about programs awk dd filefrag
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
+about series
+axis part all "all|${PARTS// /|}" "one part, or all"
+axis fs xfs 'xfs|ext4' "file system of the disk"
+axis mib "$STICK_MIB" '10..99999 MiB' "written to the stick"
+measures stick_sync_s_L s lower "sync after the writer to a stick ended; L: time limit on or off"
+measures stick_write_s_L s - "that writer's own time"
+measures stick_mbps_L MB/s higher "the file, sync included"
+measures stick_dirty_L bytes - "dirty and under writeback at the writer's end"
+measures 'stick_block_ms_L, step_block_ms, lower_block_ms' ms lower \
+	"longest time that a writer was held in one go"
+measures step_s s lower "until dirty memory is back below the limit of a disk that became slow"
+measures 'step_dirty_before, step_dirty_after' bytes - "dirty memory at that step, and in the end"
+measures 'lower_dirty_before, lower_dirty_after' bytes - \
+	"dirty memory when a limit far below it is set, and 8 s later"
+measures lower_written bytes - "what a writer wrote in these 8 s"
+measures 'fast_solo_mbps_L, fast_beside_mbps_L' MB/s higher \
+	"a fast disk alone, and while a stick is written"
+measures 'quiet_rate_before, quiet_rate_after' kB/s - \
+	"estimate before and after a minute of small fsyncs"
+measures 'pause_rate_before, pause_rate_after' kB/s - \
+	"estimate before and after bursts with pauses of 15 s"
+measures 'burst_fresh_s, burst_quiet_s, burst_unlimited_s' s lower \
+	"writing a burst with a fresh estimate, after that minute, without limit"
+measures extents_F_N_L count lower \
+	"in how many pieces N files are that were written at once, by file system"
+measures light_slept_ms_L ms lower \
+	"how long a light cgroup slept beside a noisy one, from the trace"
+measures 'light_global_ms_L, light_cgroup_ms_L, light_device_ms_L' ms lower \
+	"the same by cause, from memory.stat"
+measures groups_max_dirty_L bytes - "peak of dirty + writeback pages of both"
+case_parse "$@"
+OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
+
+# ---- helpers ---------------------------------------------------------------
+
+# other_disk(name, profile, [attribute=value...]) - the disk from here on
+other_disk() {
+	disk_beside "${OPT[fs]}" "$@"
+	DISK_NAME=wbd-$1 MNT=/mnt/$1
+}
+
+# limit(ms) - for all devices; 1 if the kernel knows of no such limit
+limit() {
+	[ -e "$KNOB" ] && set_value "$KNOB" "$1"
+}
+
+# limited(description, cmd...) - a result that needs the limit
+limited() {
+	if [ -e "$KNOB" ]; then
+		check "$@"
+	else
+		skip_test "$1" "no vm.dirty_drain_ms"
+	fi
+}
+
+# dirty_bytes() - dirty and under writeback now
+dirty_bytes() {
+	echo $((($(vmstat nr_dirty) + $(vmstat nr_writeback)) * PAGE))
+}
+
+# write_file(MiB, file) - seconds it took are in TOOK, with DD_ARGS
+DD_ARGS=()
+write_file() {
+	local start end
+	now_us start
+	dd if=/dev/zero of="$2" bs=1M count="$1" status=none "${DD_ARGS[@]}" || die "dd to $2 failed"
+	now_us end
+	TOOK=$(calc "($end - $start) / 1e6")
+}
+
+# sync_seconds() - TOOK
+sync_seconds() {
+	local start end
+	now_us start
+	sync -f "$MNT"
+	now_us end
+	TOOK=$(calc "($end - $start) / 1e6")
+}
+
+# drain(key) - from the device's statistics
+drain() {
+	bdi_debug stats | awk -v key="$1:" '$1 == key { print $2 }'
+}
+
+# ---- knobs, off ------------------------------------------------------------
+
+test_knobs() {
+	local value knob file
+	other_disk knobs fifo link_mbps=$FAST_MBPS
+	for knob in "$KNOB" "$(bdi_dir)/max_drain_ms"; do
+		file=${knob##*/}
+		limited "$file takes a number" takes "$knob" 1500
+		limited "$file refuses bad values and keeps the old one" refuses "$knob"
+		limited "$file can be switched off" takes "$knob" 0
+	done
+	limited "max_drain_ms can be left to the system" takes "$(bdi_dir)/max_drain_ms" default
+	limited "bytes and ratio stay with a time limit" keeps_others
+	disk_drop knobs
+}
+
+# takes(file, value) - and is it shown?
+takes() {
+	set_value "$1" "$2" && [ "$(< "$1")" = "$2" ] && return
+	note "$1: '$2' is '$(< "$1")'"
+	return 1
+}
+
+refuses() {
+	local value
+	for value in -1 2147483648 4294967297 99999999999999999999 text 1.5 0x; do
+		if { echo "$value" > "$1"; } 2> /dev/null; then
+			note "$1: '$value' was accepted"
+			return 1
+		fi
+		[ "$(< "$1")" = 1500 ] && continue
+		note "$1: '$value' changed it to $(< "$1")"
+		return 1
+	done
+}
+
+keeps_others() {
+	set_limits bytes $((64 * MIB)) $((128 * MIB))
+	limit 1000
+	[ "$(< $VM/dirty_bytes) $(< $VM/dirty_background_bytes)" = "$((128 * MIB)) $((64 * MIB))" ] || return
+	set_limits ratio 10 20
+	[ "$(< "$KNOB")" = 1000 ] && limit 0
+}
+
+# thresholds() - all that the kernel shows of them, from one state of memory
+thresholds() {
+	echo "$(vmstat nr_dirty_threshold) $(vmstat nr_dirty_background_threshold) $(drain BdiDirtyThresh) $(drain DirtyThresh)"
+}
+
+test_off() {
+	local off on again i same=1
+	other_disk off fifo link_mbps=$FAST_MBPS
+	# In bytes: a ratio follows free memory, from one line to the next.
+	set_limits bytes $((64 * MIB)) $((128 * MIB))
+	write_file 64 "$MNT/file"
+	sync
+	limit 0
+	off=$(thresholds)
+	for i in 100 3000; do
+		limit "$i"
+		on=$(thresholds)
+		limit 0
+		again=$(thresholds)
+		note "thresholds without '$off', with $i ms '$on', without '$again'"
+		[ "$off" = "$on" ] && [ "$off" = "$again" ] || same=0
+	done
+	limited "thresholds are the same with and without a limit" [ "$same" = 1 ]
+	set_limits ratio 10 20
+	disk_drop off
+}
+
+# ---- stick -----------------------------------------------------------------
+
+# stick(label) - write to the stick, sync
+stick() {
+	local block dirty
+	throttle_trace_clear
+	mark sampler "$WB_OUT/stick_$1.marks"
+	sampler_start "$WB_OUT/dirty_stick_$1.csv" $STICK_SAMPLE_MS
+	write_file "${OPT[mib]}" "$MNT/$1"
+	dirty=$(dirty_bytes)
+	throttle_trace_sum "$WB_OUT/throttle_stick_$1.txt" > /dev/null
+	block=$(longest_block "$WB_OUT/throttle_stick_$1.txt")
+	WRITE_S=$TOOK
+	sync_seconds
+	sampler_stop
+	metric "stick_dirty_$1" "$dirty"
+	metric "stick_write_s_$1" "$WRITE_S"
+	metric "stick_sync_s_$1" "$TOOK"
+	metric "stick_block_ms_$1" "$block"
+	metric "stick_mbps_$1" "$(calc "${OPT[mib]} * $MIB / 1e6 / ($WRITE_S + $TOOK)")"
+	SYNC=$TOOK BLOCK=$block
+	rm "$MNT/$1"
+	sync
+}
+
+test_stick() {
+	other_disk stick usb-stick
+	set_limits ratio 10 20
+	limit "$STICK_MS" && stick on
+	limited "stick: sync takes no longer than the limit" holds "$SYNC <= $SYNC_S"
+	limited "stick: no writer is held longer than one pause" holds "$BLOCK <= $BLOCK_MS"
+	limit 0
+	disk_drop stick
+	other_disk stick usb-stick
+	stick off
+	disk_drop stick
+}
+
+# ---- step ------------------------------------------------------------------
+
+test_step() {
+	local csv=$WB_OUT/dirty_step.csv start now before after first block
+	if [ ! -e "$KNOB" ]; then
+		skip_test "step: dirty memory is back below the limit" "no vm.dirty_drain_ms"
+		skip_test "step: the writer is not held" "no vm.dirty_drain_ms"
+		return
+	fi
+	other_disk step fifo link_mbps=$STEP_FROM
+	set_limits ratio 10 20
+	limit "$STEP_MS"
+	throttle_trace_clear
+	mark sampler "$WB_OUT/step.marks"
+	sampler_start "$csv"
+	dd if=/dev/zero of="$MNT/file" bs=1M count=8192 status=none &
+	WRITER=$!
+	sleep 6
+	before=$(dirty_bytes)
+	now_us start
+	mark slower "$WB_OUT/step.marks"
+	wbdisk_set step link_mbps $STEP_TO
+	first=
+	while :; do
+		sleep .2
+		now_us now
+		after=$(dirty_bytes)
+		if ((after <= FLOOR + SLACK_PAGES * PAGE)); then
+			[ -n "$first" ] || first=$(calc "($now - $start) / 1e6")
+		fi
+		((now - start < 25000000)) || break
+	done
+	sampler_stop
+	throttle_trace_sum "$WB_OUT/throttle_step.txt" > /dev/null
+	block=$(longest_block "$WB_OUT/throttle_step.txt")
+	stop_tasks "$WRITER"
+	wbdisk_set step link_mbps 1000
+	metric step_dirty_before "$before"
+	metric step_dirty_after "$after"
+	metric step_s "${first:-25}"
+	metric step_block_ms "$block"
+	note "estimate $(drain BdiDrainRate) kB/s, limit $(drain BdiDrainLimit) kB"
+	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
+	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
+	limit 0
+	disk_drop step
+}
+
+# ---- lower -----------------------------------------------------------------
+
+test_lower() {
+	local before after written block
+	if [ ! -e "$KNOB" ]; then
+		skip_test "lower: the writer is not held" "no vm.dirty_drain_ms"
+		skip_test "lower: dirty memory comes down" "no vm.dirty_drain_ms"
+		return
+	fi
+	other_disk lower fifo link_mbps=$LOWER_MBPS
+	# Background writeback begins where the limit is: the steepest control line.
+	set_limits bytes $((400 * MIB - PAGE)) $((400 * MIB))
+	limit "$LOWER_MS"
+	write_file 40 "$MNT/first"
+	sync
+	# The last look at it is 200 ms after that.
+	sleep 1
+	limit 0
+	write_file "$LOWER_MIB" "$MNT/file"
+	# What the kernel saw of the limit is old.
+	sleep 2
+	before=$(dirty_bytes)
+	throttle_trace_clear
+	limit "$LOWER_MS"
+	dd if=/dev/zero of="$MNT/more" bs=64k count=65536 status=none &
+	WRITER=$!
+	sleep "$LOWER_S"
+	after=$(dirty_bytes)
+	throttle_trace_sum "$WB_OUT/throttle_lower.txt" > /dev/null
+	block=$(longest_block "$WB_OUT/throttle_lower.txt")
+	written=$(stat -c %s "$MNT/more")
+	stop_tasks "$WRITER"
+	metric lower_dirty_before "$before"
+	metric lower_dirty_after "$after"
+	metric lower_written "$written"
+	metric lower_block_ms "$block"
+	check "lower: the writer is not held" holds "$written > 0 && $block <= $STEP_BLOCK_MS"
+	check "lower: dirty memory comes down" \
+		holds "$before > $LOWER_MIB * $MIB * .9 && $before - $after >= $LOWER_MBPS * 1e6 * $LOWER_S / 2"
+	limit 0
+	wbdisk_set lower link_mbps 1000
+	disk_drop lower
+	set_limits ratio 10 20
+}
+
+# ---- a fast disk beside the stick ------------------------------------------
+
+test_beside() {
+	local solo label
+	set_limits ratio 10 20
+	for label in on off; do
+		if [ "$label" = on ]; then
+			limit "$STICK_MS" || continue
+		else
+			limit 0
+		fi
+		other_disk stick usb-stick
+		other_disk fast fifo link_mbps=$FAST_MBPS
+		DD_ARGS=(conv=fsync)
+		write_file "$FAST_MIB" "$MNT/solo"
+		solo=$TOOK
+		drop_file "$MNT/solo"
+		dd if=/dev/zero of=/mnt/stick/file bs=1M count=8192 status=none &
+		WRITER=$!
+		sleep 10
+		write_file "$FAST_MIB" "$MNT/beside"
+		DD_ARGS=()
+		stop_tasks "$WRITER"
+		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")"
+		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")"
+		[ "$label" = off ] || SHARE=$(calc "$solo / $TOOK")
+		wbdisk_set stick link_mbps 1000
+		disk_drop fast
+		disk_drop stick
+	done
+	limited "beside: the fast disk keeps its speed" holds "${SHARE:-0} >= $FAST_SHARE"
+}
+
+# ---- quiet -----------------------------------------------------------------
+
+test_quiet() {
+	local i fresh unlimited
+	if [ ! -e "$KNOB" ]; then
+		skip_test "quiet: the burst is as fast as with a fresh estimate" "no vm.dirty_drain_ms"
+		skip_test "quiet: a burst after a pause is as fast as one before" "no vm.dirty_drain_ms"
+		return
+	fi
+	set_limits ratio 10 20
+	other_disk quiet fifo link_mbps=$FAST_MBPS
+	write_file "$BURST_MIB" "$MNT/file"
+	unlimited=$TOOK
+	drop_file "$MNT/file"
+	limit "$STICK_MS"
+	# A fresh estimate: of the file that was just written.
+	write_file "$BURST_MIB" "$MNT/file"
+	fresh=$TOOK
+	drop_file "$MNT/file"
+	for ((i = 0; i < QUIET_SYNCS; i++)); do
+		dd if=/dev/zero of="$MNT/log" bs=8k count=1 oflag=append conv=notrunc,fsync status=none
+		sleep "$QUIET_S"
+	done
+	write_file "$BURST_MIB" "$MNT/file"
+	metric burst_fresh_s "$fresh"
+	metric burst_quiet_s "$TOOK"
+	metric burst_unlimited_s "$unlimited"
+	check "quiet: the burst is as fast as with a fresh estimate" holds "$fresh / $TOOK >= $BURST_SHARE"
+	drop_file "$MNT/file"
+	limit "$PAUSE_MS"
+	# Throttled, and all written: as fast as the disk, whatever was before.
+	DD_ARGS=(conv=fsync)
+	write_file "$PAUSE_MIB" "$MNT/burst"
+	fresh=$TOOK
+	for ((i = 0; i < PAUSE_BURSTS; i++)); do
+		sleep "$PAUSE_S"
+		write_file "$PAUSE_MIB" "$MNT/burst$i"
+		note "burst after a pause: $TOOK s, before $fresh s"
+	done
+	DD_ARGS=()
+	check "quiet: a burst after a pause is as fast as one before" holds "$fresh / $TOOK >= $BURST_SHARE"
+	limit 0
+	disk_drop quiet
+}
+
+# ---- extents ---------------------------------------------------------------
+
+# pieces(fs, label, count) - of so many files written at once; the sum is in PIECES
+pieces() {
+	local i writers=()
+	disk_beside "$1" extents fifo link_mbps=$FAST_MBPS
+	for ((i = 0; i < $3; i++)); do
+		dd if=/dev/zero of="/mnt/extents/file$i" bs=64k count=$((EXTENTS_MIB * 16)) status=none &
+		writers+=("$!")
+	done
+	wait "${writers[@]}"
+	sync -f /mnt/extents
+	PIECES=0
+	for ((i = 0; i < $3; i++)); do
+		PIECES=$((PIECES + $(extents "/mnt/extents/file$i")))
+	done
+	metric "extents_${1}_${3}_$2" "$PIECES"
+	disk_drop extents
+}
+
+test_extents() {
+	local fs off
+	set_limits ratio 10 20
+	for fs in xfs ext4; do
+		limit 0
+		pieces $fs off $EXTENTS_FILES
+		pieces $fs off 1
+		off=$PIECES
+		! limit $EXTENTS_MS || pieces $fs on 1
+		limited "extents: $fs: at most $EXTENTS_MORE more" holds "$PIECES <= $off + $EXTENTS_MORE"
+		[ ! -e "$KNOB" ] || pieces $fs on $EXTENTS_FILES
+		limit 0
+		limited "extents: $fs: of several files, not smaller than $CHUNK_MIB MiB" \
+			holds "$EXTENTS_FILES * $EXTENTS_MIB / $PIECES >= $CHUNK_MIB"
+	done
+}
+
+# ---- two cgroups -----------------------------------------------------------
+
+# groups(label) - SLEPT: ms that the light one slept, PEAK: most dirty memory
+groups() {
+	local csv=$WB_OUT/dirty_groups_$1.csv i key before after
+	declare -A S=()
+	other_disk "groups$1" fifo link_mbps=$GROUPS_MBPS
+	cgroup_create "noisy$1" $((768 * MIB))
+	cgroup_create "light$1" $((512 * MIB))
+	cgroup_exec "noisy$1" dd if=/dev/zero of="$MNT/noisy" bs=1M count=8192 status=none &
+	WRITER=$!
+	sleep 10
+	throttle_trace_clear
+	sampler_start "$csv"
+	cgroup_run "light$1" light
+	sampler_stop
+	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_groups_$1.txt" "$CGROUPS/wb-light$1")
+	stop_tasks "$WRITER"
+	sampler_summary "$csv" S
+	PEAK=$((S[dirty] * PAGE))
+	metric "light_slept_ms_$1" "$SLEPT"
+	metric "groups_max_dirty_$1" "$PEAK"
+	for key in global cgroup device; do
+		after=$(cgroup_stat "light$1" "dirty_throttle_${key}_us")
+		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")"
+	done
+	wbdisk_set "groups$1" link_mbps 1000
+	disk_drop "groups$1"
+}
+
+# A program that logs: 1 MiB twice a second, a tenth of the disk.
+light() {
+	local i
+	for ((i = 0; i < LIGHT_ROUNDS; i++)); do
+		dd if=/dev/zero of="$MNT/light" bs=64k count=16 oflag=append conv=notrunc status=none
+		sleep .5
+	done
+}
+
+# many(count) - so many cgroups write to the stick: how long does what is dirty take?
+many() {
+	local i writers=()
+	other_disk "many$1" usb-stick
+	for ((i = 0; i < $1; i++)); do
+		cgroup_create "many$1-$i"
+		cgroup_exec "many$1-$i" dd if=/dev/zero of="$MNT/file$i" bs=64k count=65536 status=none &
+		writers+=("$!")
+	done
+	sleep "$MANY_S"
+	stop_tasks "${writers[@]}"
+	sync_seconds
+	note "$1 cgroups: sync takes $TOOK s"
+	limited "groups: what $1 leave is written in time" holds "$TOOK * 1000 <= $STICK_MS * $MANY_SHARE"
+	wbdisk_set "many$1" link_mbps 1000
+	disk_drop "many$1"
+}
+
+# own_limit() - of a cgroup whose device stands still
+own_limit() {
+	local dirty first limit
+	other_disk hard fifo link_mbps=$FAST_MBPS
+	set_limits ratio 10 20
+	limit "$STICK_MS" || note "without a time limit"
+	cgroup_create hard "$HARD_MAX"
+	# What has to be read for a new file, and whose it is.
+	cgroup_run hard dd if=/dev/zero of="$MNT/file" bs=64k count=1 conv=fsync status=none
+	wbdisk_set hard stall_ms "$HARD_STALL_MS"
+	cgroup_exec hard dd if=/dev/zero of="$MNT/file" bs=64k count=1024 conv=notrunc status=none &
+	WRITER=$!
+	sleep "$HARD_FIRST_S"
+	first=$(($(cgroup_stat hard file_dirty) + $(cgroup_stat hard file_writeback)))
+	sleep "$HARD_S"
+	dirty=$(($(cgroup_stat hard file_dirty) + $(cgroup_stat hard file_writeback)))
+	limit=$((HARD_MAX / 5))
+	wbdisk_set hard stall_ms 0
+	stop_tasks "$WRITER"
+	note "own limit $limit, dirty $first, then $dirty"
+	check "groups: one stops at its own limit where the device stands still" \
+		holds "$dirty >= $limit / 2 && $dirty <= $((first > limit ? first : limit)) * $HARD_SLACK"
+	disk_drop hard
+}
+
+test_groups() {
+	local off count
+	set_limits bytes $((GROUPS_LIMIT / 2)) "$GROUPS_LIMIT"
+	limit 0
+	groups off
+	off=$SLEPT
+	! limit "$GROUPS_MS" || groups on
+	limit 0
+	note "the light one slept $off ms without the limit"
+	limited "groups: the light one sleeps a hundredth of the time at most" holds "$SLEPT <= $LIGHT_MS"
+	limited "groups: dirty memory stays below the global limit" \
+		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
+	set_limits ratio 10 20
+	own_limit
+	limit "$STICK_MS"
+	for count in 1 4 16; do
+		many "$count"
+	done
+	limit 0
+}
+
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
+wb_begin
+[ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
+need_wbdisk
+cgroups_check
+throttle_trace_start 16384 || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+parts=${OPT[part]}
+[ "$parts" != all ] || parts=$PARTS
+total=1
+for part in $parts; do
+	total=$((total + ${RESULTS[$part]}))
+done
+ktap_set_plan "$total"
+for part in $parts; do
+	"test_$part"
+done
+check_dmesg
+ktap_finished
