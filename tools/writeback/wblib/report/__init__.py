@@ -3,3 +3,5 @@
 
 May import: base, catalog, results, wbtop.
 """
+
+GENERATOR = "wb report"  # by which a directory is known to be a report's

@@ -4,14 +4,14 @@
 import argparse
 from pathlib import Path
 
+from wblib.base import venv
 from wblib.base.paths import RESULTS
 from wblib.base.proc import say
 from wblib.results import store
 from wbtop.errors import WbError
 
-from . import collect, page
+from . import GENERATOR, collect
 from .plot import need_matplotlib
-from .sections import sources
 
 TITLE = "Writeback: read latency and throughput"
 EXAMPLES = """\
@@ -34,7 +34,7 @@ def _check(out: Path) -> None:
     if not out.is_dir() or not any(out.iterdir()):
         return
     index = out / "index.html"
-    if not index.is_file() or f'content="{page.GENERATOR}"' not in index.read_text(errors="replace")[:2000]:
+    if not index.is_file() or f'content="{GENERATOR}"' not in index.read_text(errors="replace")[:2000]:
         raise WbError(f"{out} is not empty and not a report: name another directory with -o", 2)
 
 
@@ -52,6 +52,11 @@ def run(args: argparse.Namespace) -> int:
     """``wb report``."""
     out = Path(args.out) if args.out else RESULTS / "report"
     need_matplotlib()
+    if not venv.has("jinja2"):
+        raise WbError("Jinja2 not found: run 'make deps'")
+    from . import page  # needs Jinja2
+    from .sections import sources
+
     _check(out)
     data = collect.sort(collect.gather(args.results))
     if not any(c.measured(m) for c in data.cells for r in c.runs for m in r.metrics):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .collect import Data
-from .markup import Html, Text, missing, tag
+from .markup import Html, Text, figure, missing
 from .theme import DPI, WIDTH_IN, Drawn
 
 
@@ -32,25 +32,23 @@ def lacking_runs(case: str, there: Iterable[str], data: Data, axes: Sequence[str
     lacking = [k for k in data.expected if k not in there]
     if not lacking:
         return Html("")
-    return missing(f"No run of {case} on {' and '.join(lacking)}{what} is among the results. This makes one:",
-                   *(shlex.join(["wb", "run", case, "--kernel", k, *axes]) for k in lacking))
+    made: Html = missing(
+        f"No run of {case} on {' and '.join(lacking)}{what} is among the results. This makes one:",
+        *(shlex.join(["wb", "run", case, "--kernel", k, *axes]) for k in lacking))
+    return made
 
 
 def _inline(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def _height(picture: Drawn) -> str:
+def _height(picture: Drawn) -> int:
     """Of the PNG, whose header has it: so that the page does not jump while it loads."""
-    return str(round(int.from_bytes(picture.png[20:24]) * WIDTH_IN * 100 / (WIDTH_IN * DPI)))
+    return round(int.from_bytes(picture.png[20:24]) * WIDTH_IN * 100 / (WIDTH_IN * DPI))
 
 
 def shown(picture: Drawn, caption: Text) -> Html:
     """A picture in the page, of the scheme that the browser asks for, with links to its files."""
-    image = tag("picture",
-                Html(f'<source srcset="{_inline(picture.dark)}" media="(prefers-color-scheme: dark)">'),
-                Html(str(tag("img", src=_inline(picture.svg), alt=picture.alt, width=str(round(WIDTH_IN * 100)),
-                             height=_height(picture))).removesuffix("</img>")))
-    files = tag("span", tag("a", "SVG", href=f"figures/{picture.name}.svg"), " ",
-                tag("a", "PNG", href=f"figures/{picture.name}.png"), class_="files")
-    return tag("figure", image, tag("figcaption", caption, " ", files))
+    made: Html = figure(picture.name, picture.alt, caption, _inline(picture.svg), _inline(picture.dark),
+                        round(WIDTH_IN * 100), _height(picture))
+    return made

@@ -2,9 +2,9 @@
 """The acceptance table of the block series: medians of the seeds, spread, stock against each other kernel."""
 
 from wblib.catalog.suites import suite
-from wblib.report import plot
+from wblib.report import markup, plot
 from wblib.report.collect import Cell, Data, unusual
-from wblib.report.markup import Html, Text, esc, join, missing, paragraph, table, tag
+from wblib.report.markup import Html, Text, join, missing, paragraph, table
 from wblib.report.section import Section
 from wblib.results import compare, identity
 from wbtop.stats import number, short
@@ -31,14 +31,15 @@ def verdict(a: Cell, b: Cell, metric: str) -> Html:
     key = (a.case, a.lane, tuple(sorted(a.axes.items())))
     row = next((r for r in compare.compare_runs(key, a.runs, b.runs).rows if r.metric == metric), None)
     if row is None or row.delta_pct is None:
-        return esc("-")
+        return Html("-")
     kind = f"verdict {row.verdict}" if row.verdict in ("better", "worse") else "verdict"
     words = {"~": "within spread", "=": "equal"}.get(row.verdict, row.verdict)
     if row.a and row.b and row.a.n == row.b.n == 1 and row.verdict != "=":
         kind, words = "verdict", f"{words}, one seed"  # no spread is known
     # Without the noise of a small difference's digits, but never as 0.
     percent = f"{row.delta_pct:+.1f}" if abs(row.delta_pct) >= 1 else f"{row.delta_pct:+.1g}"
-    return join([f"{percent} % ", tag("span", words, class_=kind)])
+    made: Html = markup.verdict(percent, words, kind)
+    return made
 
 
 def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], sources: Sources, title: str) -> Html:
@@ -53,7 +54,8 @@ def ab_table(pairs: list[tuple[Cell, Cell]], metrics: tuple[Metric, ...], source
         rows.append([*line, f"{len(one.runs)}/{len(two.runs)}"])
     head: list[Text] = ["disk, file system, scheduler", *[a, b, "difference"] * len(metrics), "seeds"]
     above = [("", 1), *((heading, 3) for _, heading, _ in metrics), ("", 1)]
-    return table(head, rows, 1, title, wrap=0, above=above)
+    made: Html = table(head, rows, 1, title, wrap=0, above=above)
+    return made
 
 
 def section(data: Data, sources: Sources) -> Section:

@@ -8,7 +8,7 @@ from typing import Any
 from wblib.catalog import axes as ax
 from wblib.report import plot
 from wblib.report.collect import Cell, Data, unusual
-from wblib.report.markup import Html, bullets, esc, join, missing, paragraph, tag
+from wblib.report.markup import Html, box, bullets, join, missing, paragraph
 from wblib.report.section import Section, shown
 from wblib.report.theme import WIDTH_IN, Drawn, Theme, draw, legend_below, plain
 
@@ -102,11 +102,11 @@ def section(data: Data, sources: Sources) -> Section:
         found = curves(cells, data.kernels)
         picture = figure(f"read-latency-cdf-{ax.word(disk)}", [c for _, c in found], disk)
         pictures.append(picture)
-        lines = bullets([join([esc(curve[0]), ": p99.95 ", sources.value(cell, "read_p99_95", 1000), " ms, p99.99 ",
+        lines = bullets([join([curve[0], ": p99.95 ", sources.value(cell, "read_p99_95", 1000), " ms, p99.99 ",
                                sources.value(cell, "read_p99_99", 1000), " ms, slowest ",
                                sources.value(cell, "read_max", 1000), " ms"]) for cell, curve in found])
-        items.append(tag("div", shown(picture, f"{disk} disk: {_note(cells[0])}"), lines))
-    parts.append(tag("div", *items, class_="grid"))
+        items.append(box("", shown(picture, f"{disk} disk: {_note(cells[0])}"), lines))
+    parts.append(box("grid", *items))
     if not pictures:
         parts.append(missing("No run of read-latency with a buffered writer and its fio.json is among the results. "
                              "These make them:", "wb bench demo --kernel stock patched",

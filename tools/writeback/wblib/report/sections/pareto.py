@@ -8,7 +8,7 @@ from typing import Any
 from wblib.catalog import axes as ax
 from wblib.catalog.suites import suite
 from wblib.report.collect import Cell, Data
-from wblib.report.markup import Html, Text, esc, join, missing, paragraph, table, tag
+from wblib.report.markup import Html, Text, box, join, missing, paragraph, table
 from wblib.report.section import Section, shown
 from wblib.report.theme import SMALL, WIDTH_IN, Drawn, Theme, draw, legend_below, plain
 
@@ -150,13 +150,13 @@ def section(data: Data, sources: Sources) -> Section:
         pictures.append(picture)
         best = frontier(found)
         rows: list[list[Text]] = [[
-            str(n), join([p.cell.kernel, ": ", esc(p.knobs), " ●" if p in best else ""]),
+            str(n), join([p.cell.kernel, ": ", p.knobs, " ●" if p in best else ""]),
             sources.value(p.cell, READ, 1000, spread=True), sources.value(p.cell, WRITE, spread=True),
             sources.value(p.cell, "drain_s", spread=True), str(len(p.cell.runs))] for n, p in enumerate(found, 1)]
-        parts.append(tag("div",
-                  shown(picture, f"{disk} disk, XFS, 4 readers at 1000 IOPS each, dd of 1 GiB; medians of the seeds"),
-                  table(["", "setting (● not beaten)", "read p99.95, ms", "dd, MB/s", "drain, s", "seeds"], rows, 2,
-                        f"settings on the {disk} disk", wrap=1), class_="pair"))
+        parts.append(box(
+            "pair", shown(picture, f"{disk} disk, XFS, 4 readers at 1000 IOPS each, dd of 1 GiB; medians of the seeds"),
+            table(["", "setting (● not beaten)", "read p99.95, ms", "dd, MB/s", "drain, s", "seeds"], rows, 2,
+                  f"settings on the {disk} disk", wrap=1)))
     there = sum(tuple(c.axes.items()) in have for c in wanted)
     if there < len(wanted):
         parts.append(missing(f"{there} of the {len(wanted)} settings of the suite peers are among the results. "

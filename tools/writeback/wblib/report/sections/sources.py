@@ -4,9 +4,9 @@
 import json
 from dataclasses import dataclass, field
 
-from wblib.report import reproduce
+from wblib.report import markup, reproduce
 from wblib.report.collect import Cell, identifier
-from wblib.report.markup import Html, Text, code, esc, join, paragraph, tag
+from wblib.report.markup import Html, Text, join
 from wblib.results.store import Result
 from wbtop.stats import number
 
@@ -40,17 +40,18 @@ class Sources:
 
     def link(self, text: Text, cell: Cell) -> Html:
         """``text`` as a link to the source; the command is its tooltip."""
-        return tag("a", text, href=f"#src-{self.add(cell)}", title=reproduce.command(cell))
+        made: Html = markup.link(text, f"#src-{self.add(cell)}", reproduce.command(cell))
+        return made
 
     def value(self, cell: Cell | None, metric: str, divisor: float = 1, *, spread: bool = False) -> Html:
         """The median of ``metric``, linked; with its IQR behind it when asked for; "-" without one."""
         got = cell.measured(metric) if cell else None
         if cell is None or got is None:
-            return esc("-")
+            return Html("-")
         made = self.link(number(got.median / divisor), cell)
         if not spread or got.spread is None:
             return made
-        return join([made, tag("small", f" ±{_as_exact(got.spread / divisor, number(got.median / divisor))}")])
+        return join([made, markup.small(f" ±{_as_exact(got.spread / divisor, number(got.median / divisor))}")])
 
 
 def json_path(name: str, result: Result) -> str:
@@ -72,11 +73,11 @@ def _entry(sources: Sources, cell: Cell) -> Html:
     facts += [f"patches {patches}"] if patches else []
     revs = sorted({str(r.meta["git_rev"]) for r in cell.runs if r.meta.get("git_rev")})
     facts += [f"revision {', '.join(revs)}"] if revs else []
-    links = join((join([tag("a", f"seed {r.seed}", href=json_path(name, r)),
-                        "" if r.status == "pass" else f" ({r.status})"]) for r in cell.runs), ", ")
-    return tag("div", tag("h3", f"{cell.kernel}: {cell.title}"),
-               paragraph(", ".join(f for f in facts if f), " · JSON: ", links),
-               code(reproduce.command(cell)), id=f"src-{name}", class_="source")
+    made: Html = markup.source(
+        name, f"{cell.kernel}: {cell.title}", ", ".join(f for f in facts if f),
+        [(f"seed {r.seed}", json_path(name, r), "" if r.status == "pass" else r.status) for r in cell.runs],
+        reproduce.command(cell))
+    return made
 
 
 def listing(sources: Sources) -> Html:
