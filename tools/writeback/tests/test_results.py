@@ -60,17 +60,20 @@ def test_data_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": "1"}, "'seed' is not of type int"),
-        ({"seed": True}, "'seed' is not of type int"),
-        ({"axes": []}, "'axes' is not of type dict"),
-        ({"axes": {"readers": 4}}, "axis"),
-        ({"status": "good"}, "status 'good'"),
-        ({"metrics": {"a": 5}}, "metric 'a'"),
-        ({"metrics": {"a": {"value": "5", "unit": "us"}}}, "metric 'a'"),
-        ({"metrics": {"a": {"value": 5}}}, "metric 'a'"),
-        ({"metrics": {"A b": {"value": 5, "unit": "us"}}}, "metric name 'A b'"),
-        ({"tests": [{"name": "x", "result": "maybe"}]}, "test"),
-        ({"tests": ["x"]}, "test"),
+        ({"seed": "1"}, "'seed': '1' is not of type 'integer'"),
+        ({"seed": True}, "'seed': True is not of type 'integer'"),
+        ({"axes": []}, "'axes': [] is not of type 'object'"),
+        ({"axes": {"readers": 4}}, "'axes/readers': 4 is"),
+        ({"status": "good"}, "'status': 'good' is not one of"),
+        ({"metrics": {"a": 5}}, "'metrics/a': 5 is"),
+        ({"metrics": {"a": {"value": "5", "unit": "us"}}}, "'metrics/a/value': '5' is"),
+        ({"metrics": {"a": {"value": 5}}}, "'metrics/a': 'unit' is a required property"),
+        ({"metrics": {"A b": {"value": 5, "unit": "us"}}}, "'metrics': 'A b' does not match"),
+        ({"tests": [{"name": "x", "result": "maybe"}]}, "'tests/0/result': 'maybe' is"),
+        ({"metrics": {"a\n": {"value": 5, "unit": "us"}}}, "does not match"),
+        ({"metrics": {"a": {"value": 10**400, "unit": "us"}}}, "'metrics/a/value'"),
+        ({"axes": {"a\nb": 5}}, "'axes/a\\nb'"),
+        ({"tests": ["x"]}, "'tests/0': 'x' is"),
     ],
 )
 def test_schema(tmp_path: Path, change: dict[str, object], words: str) -> None:
@@ -89,7 +92,7 @@ def test_every_key_is_needed(tmp_path: Path, missing: str) -> None:
     del obj[missing]
     path = tmp_path / "result.json"
     path.write_text(json.dumps(obj))
-    with pytest.raises(WbError, match=f"no '{missing}'"):
+    with pytest.raises(WbError, match=f"'{missing}' is a required property"):
         store.load(path)
 
 
@@ -185,3 +188,15 @@ def test_result_dir() -> None:
 )
 def test_status(text: str, code: int | None, status: str) -> None:
     assert store.status_of(ktap.parse(text), code) == status
+
+
+def test_the_schema_names_the_statuses() -> None:
+    assert json.loads(store.SCHEMA.read_text())["properties"]["status"]["enum"] == list(store.STATUSES)
+
+
+def test_without_the_validator_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write(make(), tmp_path / "result.json")
+    store._validator.cache_clear()
+    monkeypatch.setattr(store.venv, "has", lambda _module: False)
+    with pytest.raises(WbError, match="run 'make deps'"):
+        store.load(tmp_path / "result.json")

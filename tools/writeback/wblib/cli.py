@@ -5,6 +5,7 @@ import argparse
 import importlib
 import os
 
+from wblib.base import venv
 from wblib.kernel import upstream
 from wbtop import VERSION
 from wbtop.cli import guarded
@@ -59,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``wb``; returns its exit code (0 ok, 1 failed, 2 wrong usage, 130 interrupted)."""
     def call() -> int:
         args = parser().parse_args(argv)
+        venv.has("jsonschema")  # what reads or writes a result needs it: go on in the venv before any work
         if "base" in args:
             os.environ["BASE"] = args.base
         return int(args.func(args))

@@ -5,14 +5,14 @@ Documentation/results.md describes the format and the directories.
 """
 
 import contextlib
+import functools
 import json
 import os
-import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from wblib.base import venv
 from wblib.base.paths import RESULTS
 from wblib.catalog.spec import RunSpec
 from wbtop.errors import WbError
@@ -20,9 +20,8 @@ from wbtop.errors import WbError
 from .ktap import Report
 
 STATUSES = ("pass", "fail", "skip", "error")
-TEST_RESULTS = ("pass", "fail", "skip", "xfail")
 KSFT_SKIP = 4  # tools/testing/selftests/kselftest.h
-_METRIC_NAME = re.compile(r"[a-z0-9_]+")
+SCHEMA = Path(__file__).with_name("result.schema.json")
 
 Metrics = dict[str, dict[str, float | int | str]]
 
@@ -94,34 +93,18 @@ def result_dir(kernel: KernelId, spec: RunSpec) -> Path:
     return RESULTS / f"{kernel.name}-{kernel.key[:8]}" / spec.case / spec.folder / f"seed-{spec.seed}"
 
 
+@functools.cache
+def _validator() -> Any:
+    if not venv.has("jsonschema"):
+        raise WbError("jsonschema not found: run 'make deps'")
+    import jsonschema
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
 def _bad(obj: object) -> str | None:
     """What is wrong with a decoded result, None if nothing is."""
-    if not isinstance(obj, dict):
-        return "not a JSON object"
-    kinds: dict[str, type] = {"case": str, "kernel": str, "axes": dict, "seed": int, "metrics": dict, "meta": dict,
-                              "status": str, "tests": list}
-    for key, kind in kinds.items():
-        if key not in obj:
-            return f"no '{key}'"
-        if not isinstance(obj[key], kind) or isinstance(obj[key], bool):
-            return f"'{key}' is not of type {kind.__name__}"
-    if obj["status"] not in STATUSES:
-        return f"status '{obj['status']}' is none of {', '.join(STATUSES)}"
-    if not all(isinstance(v, str) for v in obj["axes"].values()):
-        return "an axis is not a string"
-    for name, entry in obj["metrics"].items():
-        if not _METRIC_NAME.fullmatch(name):
-            return f"metric name '{name}' is not in [a-z0-9_]+"
-        value = entry.get("value") if isinstance(entry, dict) else None
-        # Also not an integer beyond what a float can be.
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max \
-                or not isinstance(entry.get("unit"), str):
-            return f"metric '{name}' is not {{value: number, unit: text}}"
-    for test in obj["tests"]:
-        if not isinstance(test, dict) or not isinstance(test.get("name"), str) \
-                or test.get("result") not in TEST_RESULTS:
-            return "a test is not {name, result}"
-    return None
+    found = next(_validator().iter_errors(obj), None)
+    return found and f"{'/'.join(map(str, found.absolute_path))!r}: {found.message[:200]}"
 
 
 def from_json(obj: object, where: str) -> Result:
@@ -129,7 +112,7 @@ def from_json(obj: object, where: str) -> Result:
     problem = _bad(obj)
     if problem or not isinstance(obj, dict):
         raise WbError(f"{where} is not a result of wb ({problem}): delete it and run the case again")
-    return Result(obj["case"], obj["kernel"], obj["axes"], obj["seed"], obj["metrics"], obj["meta"], obj["status"],
+    return Result(obj["case"], obj["kernel"], obj["axes"], int(obj["seed"]), obj["metrics"], obj["meta"], obj["status"],
                   obj["tests"])
 
 
@@ -196,4 +179,4 @@ def write(result: Result, path: Path) -> None:
     problem = _bad(result.to_json())
     if problem:
         raise ValueError(f"{path}: {problem}")
-    write_file(path, (json.dumps(result.to_json(), indent=1) + "\n").encode())
+    write_file(path, (json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n").encode())
