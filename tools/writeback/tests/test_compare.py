@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wblib.base.paths import ROOT, SELFTESTS
+from wblib import cli
+from wblib.base.paths import SELFTESTS
 from wblib.catalog import axes
 from wblib.results import compare, identity, store
 from wbtop.errors import WbError
@@ -246,8 +247,12 @@ def test_unknown_metric_has_no_direction() -> None:
     assert compare.info("read_ahead_kib") is None
 
 
-def test_the_documentation_has_this_table() -> None:
-    assert compare.metrics_markdown() in (ROOT / "Documentation" / "results.md").read_text()
+def test_list_of_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "--metrics"]) == 0
+    out = capsys.readouterr().out
+    for case in axes.CASES.values():
+        for m in case.metrics:
+            assert m.names in out and m.meaning in out
 
 
 def test_every_metric_of_a_case_is_declared_by_it() -> None:

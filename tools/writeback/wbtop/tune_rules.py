@@ -128,8 +128,8 @@ def _dirty_read_latency(case: Case) -> list[Advice]:
     return [_vm(case, "dirty_bytes", None,
                 f"the limit, {human(now.limit)}, is {_seconds(case, now.limit)} of this disk's drain. It decides how "
                 "long a burst of writeback lasts, not how long a read waits in it; while a writer sleeps for it, a "
-                "stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c). A lower one was measured to "
-                f"move the wait, not to end it: {cite('dirty_small')}")]
+                "stock kernel lifts wbt's limit (wb_recent_wait() of block/blk-wbt.c). A lower one was measured not "
+                f"to end the wait: {cite('dirty_small')}")]
 
 
 def _dirty_throughput(case: Case) -> list[Advice]:

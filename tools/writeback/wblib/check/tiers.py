@@ -19,6 +19,7 @@ from wblib.base.proc import cpus, need, say
 from wblib.catalog import axes as ax
 from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Job, cell, in_lane, jobs, left_out, suite
+from wblib.figures import blocks as figures
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
 from wblib.kernel import patchqueue, sources, upstream
@@ -94,7 +95,7 @@ def venv_tool(name: str) -> str:
 
 
 def lint(_seed: int) -> Iterator[Verdict]:
-    """ShellCheck, ruff, checkpatch on our C files, and the series' round trip."""
+    """ShellCheck, ruff, checkpatch on our C files, the series' round trip, and the figures of the documentation."""
     shells = [f for f in _tracked() if (ROOT / f).is_file() and _is_shell(ROOT / f)]
     yield _command("shellcheck", [need("shellcheck", "shellcheck"), "-x", "-P", "SCRIPTDIR", *shells])
     yield _command("ruff", [venv_tool("ruff"), "check", "--no-cache", "."])
@@ -108,6 +109,7 @@ def lint(_seed: int) -> Iterator[Verdict]:
                   "--ignore", "FILE_PATH_CHANGES,VOLATILE,LINUX_VERSION_CODE,CONSTANT_COMPARISON", "-f"]
     yield _command("checkpatch (C of the selftests)", [*checkpatch, *sources], cwd=stock)
     yield from (Verdict(f"series: {name}", problem) for name, problem in command.lint())
+    yield from (Verdict(f"figures: {name}", problem) for name, problem in figures.lint())
 
 
 def _is_shell(path: Path) -> bool:
@@ -284,9 +286,9 @@ def functional(seed: int) -> Iterator[Verdict]:
             # The host was busy all the time: give it one more chance to show an idle disk.
             again, _ = _functional_reads("idle", seed + FUNCTIONAL_SEEDS, device)
             idle = {tail: min(idle[tail], again[tail]) for tail in idle}
-        figures = ", ".join(f"{tail} idle {idle[tail]:.0f} us, buffered {buffered[tail]:.0f} us" for tail in idle)
+        both = ", ".join(f"{tail} idle {idle[tail]:.0f} us, buffered {buffered[tail]:.0f} us" for tail in idle)
         yield Verdict(f"{device}: buffered writeback multiplies read latency",
-                      "" if slower(idle, buffered) else figures)
+                      "" if slower(idle, buffered) else both)
         for case in ("tune", "watch"):
             result, = _functional([_on_stock(case, seed)], device)
             yield Verdict(f"wb {case} on {device}", "" if result.status == "pass" else _why(result))

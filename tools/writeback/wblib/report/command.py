@@ -23,7 +23,7 @@ examples:
 Leaves DIR/index.html, one page that needs no server and no network; DIR/figures
 with its pictures as SVG (light and dark) and PNG; DIR/json with the results its
 figures link to.  The same results give the same bytes.  Parts without data name
-the command that makes it.  Documentation/report.md says how to read the plots.
+the command that makes it.  Documentation/results.md says how to read the plots.
 exit code: 0, 1 when a result is missing or broken, 2 for wrong usage"""
 
 

@@ -46,15 +46,14 @@ def info(metric: str, case: str = "") -> ax.Metrics | None:
     return next((m for m in itertools.chain(mine, others) if m.matches(metric)), None)
 
 
-def metrics_markdown() -> str:
-    """The metrics of all cases as a Markdown table; what several cases measure alike is one row."""
+def metrics_table() -> str:
+    """The metrics of all cases; what several cases measure alike is one row."""
     owners: dict[ax.Metrics, list[str]] = {}
     for case in ax.CASES.values():
         for m in case.metrics:
             owners.setdefault(m, []).append(case.name)
-    rows = [f"| `{m.names.replace(', ', '`, `')}` | {m.unit} | {m.better or '-'} | {', '.join(cases)} | {m.meaning} |"
-            for m, cases in owners.items()]
-    return "\n".join(["| metric | unit | better | of | meaning |", "|---|---|---|---|---|", *rows])
+    rows = [[m.names, m.unit, m.better or "-", ", ".join(cases), m.meaning] for m, cases in owners.items()]
+    return table(["metric", "unit", "better", "of", "meaning"], rows, 5)
 
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]

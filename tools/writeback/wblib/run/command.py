@@ -14,7 +14,7 @@ from wblib.catalog.spec import CPU, DEVICES, LANES, RunSpec
 from wblib.catalog.suites import Job, in_lane
 from wblib.guest import qemu
 from wblib.kernel import kconfig, sources
-from wblib.results import store
+from wblib.results import compare, store
 from wbtop import ranges
 from wbtop.errors import WbError
 
@@ -62,15 +62,18 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--dry-run", action="store_true", help="print the exact QEMU command line and exit")
     ax.add_axis_options(p)
     p.set_defaults(func=run_command)
-    q = sub.add_parser("list", help="list the cases and their axes", epilog="example:\n  wb list",
+    q = sub.add_parser("list", help="list the cases and their axes", epilog="examples:\n  wb list\n  wb list --metrics",
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     q.add_argument("--json", action="store_true", help="the same as JSON")
+    q.add_argument("--metrics", action="store_true", help="what they measure: unit, which direction is better, meaning")
     q.set_defaults(func=list_command)
 
 
 def list_command(args: argparse.Namespace) -> int:
-    """Print every case with its axes."""
-    if args.json:
+    """Print every case with its axes, or all metrics."""
+    if args.metrics:
+        print(compare.metrics_table())
+    elif args.json:
         print(json.dumps({c.name: {"help": c.help, "incident": c.incident, "guest_mib": c.guest_mib,
                                    "axes": {a.name: {"default": a.default, "allowed": a.allowed()} for a in c.axes}}
                           for c in ax.CASES.values()}, indent=1))

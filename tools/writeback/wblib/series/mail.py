@@ -156,7 +156,7 @@ def lint() -> Iterator[tuple[str, str]]:
 # ---- tables -----------------------------------------------------------------
 
 def filled(text: str, line: str, *, measure: bool) -> str:
-    """``text`` with its tables; a table whose runs are not wanted now is its command."""
+    """``text`` with its tables, without the markers of ``wb figures``; a table that is not to be run is a remark."""
     def one(match: re.Match[str]) -> str:
         words = dict(w.split("=", 1) for w in match[1].split())
         columns = [_column(text) for text in words.get("metrics", "read_p50,read_p99_95,drain_s").split(",")]
@@ -177,6 +177,7 @@ def filled(text: str, line: str, *, measure: bool) -> str:
             rows.append(row)
         return "stock -> patched\n\n" + table(["", *(heading for _, heading, _ in columns)], rows).rstrip("\n")
 
+    text = re.sub(r"^<!-- (?:figures: \S+|end) -->\n", "", text, flags=re.M)
     return re.sub(r"^@TABLE *(.*)\n((?:.*\n)*?)@END$", one, text, flags=re.M)
 
 

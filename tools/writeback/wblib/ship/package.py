@@ -127,9 +127,7 @@ def build(out: Path) -> tuple[Path, Path]:
             "usr/share/man/man8/wb.8.gz": gzip.compress(man_page().encode(), mtime=EPOCH),
             "usr/share/bash-completion/completions/wb": completion().encode(),
             f"{doc}/copyright": COPYRIGHT.encode(),
-            f"{doc}/watch.md": (ROOT / "Documentation/watch.md").read_bytes(),
-            f"{doc}/tune.md": (ROOT / "Documentation/tune.md").read_bytes(),
-            f"{doc}/runbook.md": (ROOT / "Documentation/runbook.md").read_bytes(),
+            f"{doc}/guide.md": (ROOT / "Documentation/guide.md").read_bytes(),
         }.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)

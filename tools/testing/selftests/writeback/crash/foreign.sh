@@ -3,7 +3,7 @@
 #
 # Tests that nobody here wrote, on modelled disks: fio's verify jobs, stress-ng's io
 # and file system classes, dbench, fs_mark.  Run it on two kernels and compare: a
-# test that fails on one only is a regression.  Documentation/testing-faults.md says
+# test that fails on one only is a regression.  Documentation/testing.md says
 # what is left out, and why.
 
 # shellcheck source=../lib/functions.sh

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Figures of the documentation: a number that was edited, a source of other patches and a missing run are found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wblib.check import tiers
+from wblib.figures import blocks, command
+from wblib.figures.blocks import Block, Want
+from wbtop.errors import WbError
+
+PATCH = """\
+From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+Subject: [PATCH] block: something
+
+{message}
+---
+diff --git a/Documentation/a.rst b/Documentation/a.rst
+--- a/Documentation/a.rst
++++ b/Documentation/a.rst
+@@ -1 +1 @@
+-{page}
++b
+diff --git a/block/a.c b/block/a.c
+index 0123..4567 100644
+--- a/block/a.c
++++ b/block/a.c
+@@ -{at} +1 @@ int f(void)
+-a
++{code}
+"""
+SPEC = """\
+[reads]
+depends = ["block"]
+seeds = 3
+cell = "read-latency"
+head = "disk"
+columns = [
+  { head = "published", key = "published" },
+  { head = "p99.95", expr = "read_p99_95/1000", kernel = ["stock", "patched"] },
+  { head = "none", expr = "{m}_p1", kernel = "stock", m = "read" },
+]
+rows = [{ label = "sata", cell = "disk=sata", published = "64" }, { label = "nvme", cell = "disk=nvme" }]
+
+[sentence]
+depends = ["block"]
+kernel = "patched"
+text = "It takes {a} ms, {b} of stock."
+[sentence.values]
+a = { cell = "read-latency disk=nvme", expr = "read_p99_95 / 1000" }
+b = { cell = "read-latency disk=nvme", expr = "drain_s", kernel = "stock" }
+"""
+PAGE = """\
+<!-- figures: reads -->
+<!-- end -->
+
+  <!-- figures: sentence -->
+  old
+  <!-- end -->
+"""
+
+
+def patch(root: Path, folder: str, code: str = "b", message: str = "m", page: str = "a", at: int = 1) -> None:
+    path = root / folder / "0105-a.patch"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PATCH.format(code=code, message=message, page=page, at=at))
+    blocks.patches_hash.cache_clear()
+
+
+@pytest.fixture(name="root")
+def _root(tmp_path: Path) -> Path:
+    """A tree with a page, its data and two patches."""
+    for folder in ("block", "fs/ext4"):
+        patch(tmp_path, folder)
+    (tmp_path / blocks.DATA).mkdir(parents=True)
+    (tmp_path / blocks.SPEC).write_text(SPEC)
+    (tmp_path / "README").write_text(PAGE)
+    data = {}
+    for cell, value in (("read-latency", 60000.0), ("read-latency disk=nvme", 1500.0)):
+        for kernel, factor in (("stock", 1.0), ("patched", 0.03)):
+            hashes = {} if kernel == "stock" else {"block": blocks.patches_hash("block", "6.12", tmp_path)}
+            data[Want(cell, kernel, "fast")] = blocks.Entry(
+                blocks.base_version("6.12"), hashes, [1, 2, 3],
+                {"read_p99_95": [value * factor * n for n in (3, 1, 2)], "drain_s": [2.0] * 3, "read_p1": None})
+    blocks.write_data(data, tmp_path)
+    command.write_pages(blocks.read_spec(tmp_path).values(), tmp_path)
+    return tmp_path
+
+
+def problems(root: Path) -> dict[str, str]:
+    return {name: problem for name, problem in blocks.lint(root) if problem}
+
+
+def test_text(root: Path) -> None:
+    assert (root / "README").read_text() == """\
+<!-- figures: reads -->
+| disk | published | p99.95 | none |
+| --- | --- | --- | --- |
+| sata | 64 | 120 → 3.6 | - |
+| nvme | - | 3 → 0.09 | - |
+<!-- end -->
+
+  <!-- figures: sentence -->
+  It takes 0.09 ms, 2 of stock.
+  <!-- end -->
+"""
+    assert not problems(root)
+    assert not command.write_pages(blocks.read_spec(root).values(), root)
+
+
+def test_a_text_is_folded_anew(root: Path) -> None:
+    block = Block("t", {"text": "a b\nc d\n\n- e\n  f\n\n", "wrap": 3})
+    assert blocks.render(block, {}) == "a b\nc d\n\n- e\n  f"
+    assert blocks.render(Block("t", {"text": "\na b\nc\n"}), {}) == "a b c"
+
+
+def test_a_number_that_was_edited(root: Path) -> None:
+    page = root / "README"
+    page.write_text(page.read_text().replace("3.6", "3.5"))
+    assert "differs from what the data give" in problems(root)["reads"]
+    page.write_text(page.read_text().replace("3.5", "3.6").replace("2 of stock", "3 of stock"))
+    assert list(problems(root)) == ["sentence"]
+
+
+def test_lint_of_the_checks_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``wb check --tier lint`` has them as failures."""
+    page = root / "README"
+    page.write_text(page.read_text().replace("3.6", "3.5"))
+    monkeypatch.setattr(tiers.figures, "lint", lambda lint=blocks.lint: lint(root))
+    monkeypatch.setattr(tiers, "_command", lambda name, *_args, **_more: tiers.Verdict(name))
+    monkeypatch.setattr(tiers.command, "lint", lambda: iter(()))
+    monkeypatch.setattr(tiers.kernels, "source", lambda _variant: root)
+    assert [v.name for v in tiers.lint(1) if v.problem] == ["figures: reads"]
+
+
+def test_patches_that_changed(root: Path) -> None:
+    patch(root, "block", code="c")
+    found = problems(root)
+    assert "measured with other patches of block/" in found["reads"]
+    assert "measured with other patches of block/" in found["sentence"]
+
+
+@pytest.mark.parametrize("same", [{"message": "other"}, {"page": "other"}, {"at": 9}])
+def test_what_no_number_depends_on(root: Path, same: dict[str, str]) -> None:
+    """A message, the kernel's documentation, line numbers; and another folder."""
+    patch(root, "block", **same)  # type: ignore[arg-type]
+    patch(root, "fs/ext4", code="c")
+    assert not problems(root)
+
+
+def test_a_patch_of_one_line(root: Path) -> None:
+    patch(root, "block/7.3", code="c")
+    assert not problems(root)
+    patch(root, "block/6.12", code="c")
+    assert "other patches" in problems(root)["reads"]
+
+
+def test_base_that_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "base_version", lambda _line: "6.12.999")
+    assert "not 6.12.999" in problems(root)["reads"]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ('"seeds": [1, 2, 3]', '"seeds": [1, 2]', "no seed 3"),
+    ('"read_p99_95"', '"read_p99"', "read_p99_95 was not kept"),
+    ('"lane": "fast"', '"lane": "exact"', "was not measured"),
+])
+def test_data_that_is_missing(root: Path, old: str, new: str, words: str) -> None:
+    path = root / blocks.DATA / "read-latency.json"
+    path.write_text(path.read_text().replace(old, new))
+    assert words in problems(root)["reads"]
+
+
+def test_a_number_without_a_source(root: Path) -> None:
+    (root / "Documentation/a.md").write_text("Reads take 1.5 → 0.3 ms.\n\n```\n1 -> 2\n```\n")
+    assert "not of a block" in problems(root)["Documentation/a.md"]
+
+
+def test_blocks_on_no_page_and_without_a_declaration(root: Path) -> None:
+    page = root / "README"
+    page.write_text(page.read_text().replace("figures: reads", "figures: writes"))
+    found = problems(root)
+    assert "is on no page" in found["reads"]
+    assert "README has it" in found["writes"]
+
+
+def test_python(root: Path) -> None:
+    block = Block("e", {"kernel": "stock", "items": {"x": {
+        "text": 'one "word" {a}', "command": "wb run", "values": {
+            "a": {"cell": "read-latency disk=nvme", "expr": "drain_s*2-1"}}}}})
+    made = blocks.render(block, blocks.read_data(root))
+    assert made == '"x": Evidence(\n    "one \\"word\\" 3",\n    "wb run"),'
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("[a]\ncell = 'read-latency'\ntext = '{x}'\n[a.values]\nx = {expr = 'y', kernel = 'stock'}\n", ""),
+    ("[a]\ncell = 'read-latency'\ntext = '{x}'\n[a.values]\nx = {expr = 'y'}\n", "no 'kernel'"),
+    ("[a", "figures.toml"),
+    ("[a]\nkernel = 'stock'\ncell = 'no-case'\ntext = ''\n[a.values]\nx = {expr = 'y'}\n", "no-case"),
+])
+def test_bad_specification(root: Path, text: str, words: str) -> None:
+    (root / blocks.SPEC).write_text(text)
+    if not words:
+        assert "was not measured" not in problems(root)["reads"]
+        return
+    with pytest.raises(WbError, match=words):
+        list(blocks.lint(root))
+
+
+def test_damaged_data(root: Path) -> None:
+    for text in ("{", "[1]", "[{}]", json.dumps([{"cell": "a", "kernel": "b", "lane": "c", "x": 1}])):
+        (root / blocks.DATA / "read-latency.json").write_text(text)
+        with pytest.raises(WbError, match=r"read-latency\.json is no file of 'wb figures'"):
+            blocks.read_data(root)
