@@ -92,8 +92,10 @@ def refresh(chosen: Sequence[Block]) -> None:
             if blocks.stale(block, want, blocks.read_data().get(want)):
                 entry = _measure(block, want, spec.values())
                 # Read again: another 'wb figures' may have measured something else meanwhile.
-                data = blocks.read_data() | {want: entry}
-                blocks.write_data({w: e for w, e in data.items() if w in used})
+                blocks.write_data(blocks.read_data() | {want: entry})
+    data = blocks.read_data()
+    if not used >= data.keys():
+        blocks.write_data({w: e for w, e in data.items() if w in used})
     for block in chosen:
         if block.picture and blocks.picture_problem(block, ROOT):
             _draw(block)
