@@ -262,7 +262,7 @@ def test_every_metric_of_a_case_is_declared_by_it() -> None:
         for name in re.findall(r'^\s*(?:\[.*\|\| |.*\) )?metric "?([a-z$][\w${},/ \[\]]*)', script.read_text(),
                                re.MULTILINE):
             plain = name.split()[0].rstrip('"')
-            # load_run() of lib/tune.sh repeats metrics of another case.
+            # load_run() of lib/load.sh repeats metrics of another case.
             if re.fullmatch(r"\$\{?\w+\}?", plain):
                 continue
             seen += 1

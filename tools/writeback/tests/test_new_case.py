@@ -39,7 +39,7 @@ def _scratch(tmp_path: Path) -> Path:
                         ignore=shutil.ignore_patterns("__pycache__", "*.o", "*.ko", "*.mod*"))
     mine = tmp_path / SELFTESTS.relative_to(TOOLS.parents[1])
     subprocess.run([str(mine / "new"), "odd/my-case"], check=True, capture_output=True)
-    table = mine / "test_modules" / "wbdisk_profiles.h"
+    table = mine / "test_modules/model/wbdisk_profiles.h"
     table.write_text(table.read_text().replace("\n#undef WBD_PROFILE", f"{DISK}\n#undef WBD_PROFILE"))
     return tmp_path
 
@@ -96,6 +96,12 @@ def test_a_script_that_does_not_describe_itself_is_named_and_left_out(scratch: P
                           capture_output=True, check=False)
     assert set(json.loads(done.stdout)) == {*axes.CASES, "my-case"}
     assert "broken.sh" in done.stderr
+
+
+def test_a_name_says_which_script_is_meant() -> None:
+    """The guest looks for it in every folder."""
+    names = [p.name for p in SELFTESTS.glob("*/*.sh")]
+    assert len(set(names)) == len(names)
 
 
 def test_every_case_describes_itself() -> None:

@@ -7,8 +7,8 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/wbt-bytes.sh
-. "$WB_DIR/lib/wbt-bytes.sh"
+# shellcheck source=../lib/by-bytes.sh
+. "$WB_DIR/lib/by-bytes.sh"
 
 about title \
 	"throttling by bytes: the accounting is back at zero after errors, timeouts, discards, merges and removal"

@@ -13,8 +13,8 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/wbt-bytes.sh
-. "$WB_DIR/lib/wbt-bytes.sh"
+# shellcheck source=../lib/by-bytes.sh
+. "$WB_DIR/lib/by-bytes.sh"
 
 readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.

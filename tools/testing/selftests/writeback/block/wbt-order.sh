@@ -12,8 +12,8 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/wbt-bytes.sh
-. "$WB_DIR/lib/wbt-bytes.sh"
+# shellcheck source=../lib/by-bytes.sh
+. "$WB_DIR/lib/by-bytes.sh"
 # shellcheck source=../lib/cgroup.sh
 . "$WB_DIR/lib/cgroup.sh"
 

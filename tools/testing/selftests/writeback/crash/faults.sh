@@ -20,8 +20,8 @@
 . "$(dirname "$0")/../lib/functions.sh"
 # shellcheck source=../lib/cgroup.sh
 . "$WB_DIR/lib/cgroup.sh"
-# shellcheck source=../lib/faults.sh
-. "$WB_DIR/lib/faults.sh"
+# shellcheck source=../lib/failing.sh
+. "$WB_DIR/lib/failing.sh"
 
 readonly PARTS="data hang journal meta remove full quota"
 readonly EIO="Input/output error"

@@ -13,8 +13,8 @@
 . "$(dirname "$0")/../lib/functions.sh"
 # shellcheck source=../lib/ext4.sh
 . "$WB_DIR/lib/ext4.sh"
-# shellcheck source=../lib/powercut.sh
-. "$WB_DIR/lib/powercut.sh"
+# shellcheck source=../lib/work.sh
+. "$WB_DIR/lib/work.sh"
 
 readonly DISK_MIB=64 LOG_MIB=1024
 readonly WORK_MS=1500

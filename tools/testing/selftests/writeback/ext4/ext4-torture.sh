@@ -19,8 +19,8 @@
 . "$(dirname "$0")/../lib/functions.sh"
 # shellcheck source=../lib/ext4.sh
 . "$WB_DIR/lib/ext4.sh"
-# shellcheck source=../lib/powercut.sh
-. "$WB_DIR/lib/powercut.sh"
+# shellcheck source=../lib/work.sh
+. "$WB_DIR/lib/work.sh"
 
 readonly DISK_MIB=128
 readonly FASTEST_NS=20000

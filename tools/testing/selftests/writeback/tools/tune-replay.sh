@@ -13,8 +13,8 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/tune.sh
-. "$WB_DIR/lib/tune.sh"
+# shellcheck source=../lib/load.sh
+. "$WB_DIR/lib/load.sh"
 # shellcheck source=../lib/dirty.sh
 . "$WB_DIR/lib/dirty.sh"
 

@@ -10,8 +10,8 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/tune.sh
-. "$WB_DIR/lib/tune.sh"
+# shellcheck source=../lib/load.sh
+. "$WB_DIR/lib/load.sh"
 
 readonly WB=/opt/wb/wb
 readonly SYSCTL=/etc/sysctl.d/90-calm-writeback.conf
