@@ -10,7 +10,7 @@ from wblib.base.paths import SELFTESTS
 from wblib.base.proc import need
 from wbtop.errors import WbError
 
-TABLE = SELFTESTS / "test_modules" / "wbdisk_profiles.h"
+TABLE = SELFTESTS / "test_modules" / "model" / "wbdisk_profiles.h"
 READ = 4096
 
 

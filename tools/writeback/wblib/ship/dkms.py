@@ -65,20 +65,20 @@ esac
 
 def files() -> list[Path]:
     """The module's sources: what wbdisk.ko is made of, without the KUnit tests."""
-    every = sorted(p for p in SOURCES.iterdir() if p.is_file() and not p.name.endswith(GENERATED))
+    every = sorted(p for p in SOURCES.rglob("*") if p.is_file() and not p.name.endswith(GENERATED))
     return [p for p in every if "kunit" not in p.name]
 
 
 def makefile(text: str) -> str:
     """The part of the selftest's Makefile that kbuild reads for wbdisk.ko."""
     kept = [block for block in re.split(r"\n\n", text)
-            if block.startswith(("# SPDX", "obj-m", "# define_trace")) or "wbdisk-y" in block]
+            if block.startswith(("# SPDX", "obj-m", "ccflags-y", "# define_trace")) or "wbdisk-y" in block]
     return "\n\n".join(kept).rstrip() + "\n"
 
 
 def version() -> str:
     """Version of the package: changes with the module's sources."""
-    text = "".join(f"{p.name} {p.read_text()}" for p in files())
+    text = "".join(f"{p.relative_to(SOURCES)} {p.read_text()}" for p in files())
     return f"1+{sha256_text(text + CONF + POSTINST + PRERM)[:8]}"
 
 
@@ -107,7 +107,9 @@ def _stage(stage: Path, number: str) -> None:
     for place in (source, doc, stage / "DEBIAN"):
         place.mkdir(parents=True)
     for path in files():
-        shutil.copyfile(path, source / path.name)
+        there = source / path.relative_to(SOURCES)
+        there.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, there)
     (source / "Makefile").write_text(makefile((SOURCES / "Makefile").read_text()))
     (source / "dkms.conf").write_text(CONF.replace("{name}", NAME).replace("{version}", number))
     shutil.copyfile(ROOT / "COPYING", doc / "copyright")

@@ -17,7 +17,7 @@ about kernel MODULES MODULE_UNLOAD CONFIGFS_FS BLK_DEV HIGH_RES_TIMERS EXT4_FS X
 # profiles() - PROFILES are those of the module's table, between "|"; where it was
 # installed without its source, the module says later which there are
 profiles() {
-	local line table=$WB_DIR/test_modules/wbdisk_profiles.h
+	local line table=$WB_DIR/test_modules/model/wbdisk_profiles.h
 	PROFILES=@profile
 	[ -r "$table" ] || return 0
 	PROFILES=
