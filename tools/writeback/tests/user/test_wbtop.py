@@ -14,7 +14,7 @@ from fake_machine import FakeMachine
 
 from wblib.ship import package
 
-TOP = Path(__file__).resolve().parents[1] / "wbtop"
+TOP = Path(__file__).resolve().parents[2] / "wbtop"
 
 
 @pytest.mark.parametrize("path", sorted(TOP.glob("*.py")), ids=lambda p: p.name)

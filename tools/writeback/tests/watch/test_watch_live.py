@@ -24,7 +24,7 @@ from wbtop.cli import main
 from wbtop.watch_events import COMPLETE_FORMAT, parse_format
 from wbtop.watch_trace import _READ_NEEDED, Sleep, parse_reads
 
-TOP = Path(__file__).resolve().parents[1]
+TOP = Path(__file__).resolve().parents[2]
 WB = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOP)!r})\nfrom wbtop.cli import main\n"
       "sys.exit(main())"]
 
