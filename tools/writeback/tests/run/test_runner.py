@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from wblib.catalog import axes as ax
-from wblib.catalog import suites
+from wblib.catalog import describe, suites
 from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Job
 from wblib.guest import qemu
@@ -255,7 +255,8 @@ def test_a_result_says_what_was_asked_for(
 def test_an_interrupted_case_on_this_machine_puts_back_its_settings(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:
-    case = tmp_path / "read-latency.sh"
+    case = tmp_path / describe.script("read-latency")
+    case.parent.mkdir()
     # As functions.sh: it is interrupted twice, while it waits for a task and while it cleans up.
     case.write_text(f"""#!/bin/bash
 restore()
