@@ -9,6 +9,8 @@
 #		long is the writer held at a time?
 #	step	a disk that becomes twenty times slower in mid-write
 #	lower	a limit set far below what is dirty
+#	change	a cache that ends, a slower medium in the same drive, ten idle minutes before
+#		a slower rate: how long does sync take, 2 s after it?
 #	beside	a fast disk while the stick is written
 #	quiet	a minute of small fsyncs, then a burst; bursts with pauses
 #	extents	in how many pieces is a file, and are files that are written at once, on
@@ -30,7 +32,7 @@
 
 readonly MIB=1048576
 readonly KNOB=$VM/dirty_drain_ms
-readonly PARTS="knobs off stick step lower beside quiet extents groups"
+readonly PARTS="knobs off stick step lower change beside quiet extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
@@ -48,6 +50,10 @@ readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 # rate, and less while dirty_ratelimit comes down with it, so that more than half of
 # 160 MB go in 8 s.  A writer that is stopped waits for 11 s.
 readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
+
+readonly CHANGE_MS=1000 CHANGE_AFTER_S=2
+readonly CLIFF_FROM=500 CLIFF_TO=60 CLIFF_MIB=1024	# MB/s, MiB
+readonly CARD_FROM=90 CARD_TO=10 CARD_S=5 IDLE_S=600
 
 readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
@@ -71,7 +77,7 @@ about title \
 	"time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents"
 about replays "none: tests vm.dirty_drain_ms; without it, it measures what it can"
 about wall 160
-about programs awk dd filefrag
+about programs awk dd filefrag losetup
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
 axis part all "all|${PARTS// /|}" "one part, or all"
@@ -87,6 +93,8 @@ measures step_s s lower "until dirty memory is back below the limit of a disk th
 measures 'step_dirty_before, step_dirty_after' bytes - "dirty memory at that step, and in the end"
 measures 'lower_dirty_before, lower_dirty_after' bytes - \
 	"dirty memory when a limit far below it is set, and 8 s later"
+measures change_sync_s_X s lower \
+	"sync, 2 s after a cache ended, another medium came, or the disk was idle and slower then"
 measures lower_written bytes - "what a writer wrote in these 8 s"
 measures 'fast_solo_mbps_L, fast_beside_mbps_L' MB/s higher \
 	"a fast disk alone, and while a stick is written"
@@ -359,6 +367,100 @@ test_lower() {
 	set_limits ratio 10 20
 }
 
+# ---- a device that is another one -------------------------------------------
+
+# change_writer(file) - has no end
+function change_writer() {
+	dd if=/dev/zero of="$MNT/$1" bs=1M count=8192 status=none &
+	WRITER=$!
+}
+
+# changed(name, MB/s, dirty) - the writer stops 2 s later: sync takes no longer than
+# 1.5 times the limit, which is never below FLOOR, or than what was dirty before takes.
+function changed() {
+	local bound
+	sleep "$CHANGE_AFTER_S"
+	stop_tasks "$WRITER"
+	sync_seconds
+	bound=$(awk -v rate="$2" -v dirty="$3" -v floor="$FLOOR" -v limit="$CHANGE_MS" -v after="$CHANGE_AFTER_S" 'BEGIN {
+		bound = limit / 1e3
+		if (bound < floor / rate / 1e6)
+			bound = floor / rate / 1e6
+		bound *= 1.5
+		left = dirty / rate / 1e6 - after
+		print (left > bound ? left : bound) }')
+	metric "change_sync_s_$1" "$TOOK" s
+	limited "change: $1: what is dirty is written in time" holds "$TOOK <= $bound"
+}
+
+# A burst rate that ends, as where an SLC cache is full.
+function change_cliff() {
+	local dirty sectors
+	other_disk cliff fifo link_mbps=$CLIFF_TO burst_mbps=$CLIFF_FROM burst_mib=$CLIFF_MIB
+	change_writer file
+	until read -r _ _ _ _ _ _ sectors _ < "/sys/block/$DISK_NAME/stat" &&
+	      ((sectors >= CLIFF_MIB * 2048)); do
+		sleep .02
+	done
+	dirty=$(dirty_bytes)
+	note "$dirty bytes are dirty, limit $(drain BdiDrainLimit) kB"
+	changed cliff "$CLIFF_TO" "$dirty"
+	wbdisk_set cliff link_mbps 1000
+	disk_drop cliff
+}
+
+# A loop device that is used again is a drive with another medium.
+function change_medium() {
+	local loop
+	if ! loop=$(losetup -f) || ! other_disk fast fifo link_mbps=$CARD_FROM; then
+		limited "change: medium: what is dirty is written in time" false
+		return
+	fi
+	other_disk slow fifo link_mbps=$CARD_TO
+	umount "/mnt/fast" "/mnt/slow"
+	DISK_NAME=${loop#/dev/} MNT=/mnt/fast
+	losetup --direct-io=on "$loop" /dev/wbd-fast
+	mount "$loop" "$MNT"
+	change_writer file
+	sleep "$CARD_S"
+	stop_tasks "$WRITER"
+	sync_seconds
+	note "limit of the first medium $(drain BdiDrainLimit) kB"
+	umount "$MNT"
+	losetup -d "$loop"
+	losetup --direct-io=on "$loop" /dev/wbd-slow
+	mount "$loop" "$MNT"
+	change_writer file
+	changed medium "$CARD_TO" 0
+	umount "$MNT"
+	losetup -d "$loop"
+	wbdisk_destroy fast
+	wbdisk_destroy slow
+}
+
+function change_idle() {
+	other_disk idle fifo link_mbps=$CARD_FROM
+	change_writer file
+	sleep "$CARD_S"
+	stop_tasks "$WRITER"
+	sync_seconds
+	sleep "$IDLE_S"
+	wbdisk_set idle link_mbps "$CARD_TO"
+	change_writer file
+	changed idle "$CARD_TO" 0
+	wbdisk_set idle link_mbps 1000
+	disk_drop idle
+}
+
+function test_change() {
+	set_limits ratio 10 20
+	limit "$CHANGE_MS" || note "without a time limit"
+	change_cliff
+	change_medium
+	change_idle
+	limit 0
+}
+
 # ---- a fast disk beside the stick ------------------------------------------
 
 test_beside() {
@@ -577,7 +679,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
+declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=3 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
