@@ -91,7 +91,8 @@ def test_no_case_of_a_bad_name(scratch: Path, name: str) -> None:
 
 
 def test_a_script_that_does_not_describe_itself_is_named_and_left_out(scratch: Path) -> None:
-    (scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "mm/broken.sh").write_text("#!/bin/bash\nfi\n")
+    broken = scratch / SELFTESTS.relative_to(TOOLS.parents[1]) / "mm/broken.sh"
+    broken.write_text("#!/bin/bash\necho two\necho lines\n")
     done = subprocess.run([sys.executable, "tools/writeback/wb", "list", "--json"], cwd=scratch, text=True,
                           capture_output=True, check=False)
     assert set(json.loads(done.stdout)) == {*axes.CASES, "my-case"}

@@ -2,7 +2,9 @@
 """What the cases say about themselves: ``CASE.sh --describe=json`` of each, read once per content."""
 
 import json
+import os
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 from wblib.base.paths import BUILD, SELFTESTS
 from wblib.base.proc import need, say, sha256_text
 
+KEEP_DAYS = 2
 # One process, since 37 would take a second: every case believes that it was called by its own name.  A line each.
-_ALL = 'for f; do said=$(BASH_ARGV0=$f; . "$f" --describe=json) || said=; printf "%s\\n" "$said"; done'
+_ALL = """for f; do said=$(BASH_ARGV0=$f; . "$f" --describe=json) || said=; printf '%s\\n' "${said//$'\\n'/ }"; done"""
 
 
 def scripts() -> list[str]:
@@ -36,28 +39,33 @@ def _key() -> str:
 def declared() -> list[dict[str, Any]]:
     """The description of every case that has one; none where wb is installed without the selftests."""
     names = scripts()
+    if not names:
+        return []
     kept = BUILD / "catalog" / f"{_key()}.json"
-    if not names or kept.exists():
-        return [json.loads(line) for line in (kept.read_text() if names else "").splitlines()]
+    try:
+        return [json.loads(line) for line in kept.read_text().splitlines()]
+    except OSError:
+        pass  # not kept yet
     done = subprocess.run([need("bash", "bash"), "-c", _ALL, "bash", *(f"./{n}" for n in names)], cwd=SELFTESTS,
                           capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
-    mute = [name for name, line in zip(names, lines, strict=True) if not line]
+    mute = [name for name, line in zip(names, lines, strict=True) if not line.startswith("{")]
     if mute:
         say(f"  {', '.join(mute)}: no case, does not describe itself: {' '.join(done.stderr.split())[:200]}")
     else:
         _keep(kept, done.stdout)
-    return [json.loads(line) for line in lines if line]
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def _keep(kept: Path, text: str) -> None:
+    """Atomically, as several wb may do it at once; what nobody has written for KEEP_DAYS goes."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        new = kept.with_suffix(".new")
+        new = kept.with_suffix(f".{os.getpid()}")
         new.write_text(text)
         new.rename(kept)
-        for old in kept.parent.glob("*.json"):
-            if old != kept:
+        for old in kept.parent.iterdir():
+            if time.time() - old.stat().st_mtime > KEEP_DAYS * 86400:
                 old.unlink(missing_ok=True)
     except OSError:
         pass  # only slower
