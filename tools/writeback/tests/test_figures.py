@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from wblib import cli
 from wblib.check import tiers
 from wblib.figures import blocks, command
 from wblib.figures.blocks import Block, Want
+from wblib.results import store
 from wbtop.errors import WbError
 
 PATCH = """\
@@ -214,3 +216,41 @@ def test_damaged_data(root: Path) -> None:
         (root / blocks.DATA / "read-latency.json").write_text(text)
         with pytest.raises(WbError, match=r"read-latency\.json is no file of 'wb figures'"):
             blocks.read_data(root)
+
+
+def test_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "lint", lambda: iter([("readme-ab", "stale"), ("readme-what", "")]))
+    assert cli.main(["figures"]) == 0
+    assert capsys.readouterr().out.startswith("readme-ab: stale\n")
+    assert cli.main(["figures", "--check"]) == 1
+    assert cli.main(["figures", "--check", "readme-what"]) == 0
+    assert cli.main(["figures", "readme-whta"]) == 2
+    assert "did you mean readme-what?" in capsys.readouterr().err
+    monkeypatch.setenv("BASE", "7.3")
+    assert cli.main(["figures", "--refresh"]) == 2
+    assert "BASE" in capsys.readouterr().err
+
+
+def test_refresh_takes_what_is_there(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stale runs only, with the seeds and metrics of all blocks; what no block uses goes."""
+    monkeypatch.setattr(blocks, "read_spec", lambda read=blocks.read_spec: read(root))
+    monkeypatch.setattr(blocks, "read_data", lambda read=blocks.read_data: read(root))
+    monkeypatch.setattr(blocks, "write_data", lambda data, write=blocks.write_data: write(data, root))
+    path = root / blocks.DATA / "read-latency.json"
+    text = path.read_text().replace(blocks.base_version("6.12"), "6.12.1", 1)
+    path.write_text(text.replace("[\n", '[\n{"cell": "soak", "kernel": "stock", "lane": "fast", "base": "x", '
+                                 '"patches": {}, "seeds": [], "metrics": {}},\n', 1))
+    asked = []
+
+    def runs(want: Want, seeds: list[int]) -> list[store.Result]:
+        asked.append((want.cell, want.kernel, seeds))
+        return [store.Result("read-latency", want.kernel, {}, n, {"read_p99_95": {"value": 5000.0 * n, "unit": "us"},
+                             "drain_s": {"value": 2, "unit": "s"}}, {}, "pass", []) for n in seeds]
+
+    monkeypatch.setattr(command, "_runs", runs)
+    monkeypatch.setattr(blocks, "stale", lambda b, w, e, stale=blocks.stale: stale(b, w, e, root))
+    command.refresh(list(blocks.read_spec().values()))
+    assert len(asked) == 1 and asked[0][2] == [1, 2, 3]
+    entry = blocks.read_data()[Want(asked[0][0], asked[0][1], "fast")]
+    assert entry.metrics == {"read_p99_95": [5000.0, 10000.0, 15000.0]}
+    assert not [w for w in blocks.read_data() if w.cell == "soak"]

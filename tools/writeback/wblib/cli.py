@@ -14,7 +14,7 @@ MODULES = ("run.command", "run.bench", "run.lanes", "results.compare", "run.demo
            "check.tiers", "check.stress", "check.foreign", "guest.shell", "kernel.build", "ship.deb", "series.command",
            "series.law", "figures.command", "wbtop.watch", "run.tune", "wbtop.field", "ship.package", "results.lab")
 # Commands for any machine, which know no base.
-NO_BASE = ("watch", "tune", "field", "package", "compare", "plot", "report")
+NO_BASE = ("figures", "watch", "tune", "field", "package", "compare", "plot", "report")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes

@@ -15,7 +15,7 @@ from wblib.base.proc import say
 from wblib.catalog import suites
 from wblib.catalog.spec import specs
 from wblib.catalog.suites import Job
-from wblib.kernel import build, kconfig
+from wblib.kernel import build, kconfig, upstream
 from wblib.report import plot
 from wblib.results import identity, store
 from wblib.results.store import Result
@@ -56,6 +56,8 @@ def command(args: argparse.Namespace) -> int:
             near = difflib.get_close_matches(name, spec, 1)
             raise WbError(f"no block '{name}'" + (f": did you mean {near[0]}?" if near else ""), 2)
     chosen = [spec[name] for name in args.block or spec]
+    if args.refresh and upstream.default_line() != upstream.LTS:
+        raise WbError("BASE is set, but the figures name their kernel lines themselves: unset it", 2)
     if args.refresh:
         refresh(chosen)
     if args.refresh or args.write:
