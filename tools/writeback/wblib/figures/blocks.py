@@ -81,10 +81,11 @@ Data = dict[Want, Entry]
 
 @dataclass(frozen=True)
 class Number:
-    """One number: an expression of metrics, of one run."""
+    """One number: an expression of metrics, of one run. depends: the patch folders whose change makes it stale."""
 
     want: Want
     expr: str
+    depends: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,6 @@ class Block:
     spec: Mapping[str, Any]
 
     @property
-    def depends(self) -> tuple[str, ...]:
-        """The patch folders that its numbers depend on."""
-        return tuple(self.spec.get("depends", ()))
-
-    @property
     def seeds(self) -> list[int]:
         """The seeds of its runs."""
         return suites.seeds(str(self.spec.get("seeds", 1)))
@@ -108,21 +104,22 @@ class Block:
         """The numbers that a row and a column make together; several kernels make several."""
         merged: dict[str, Any] = {}
         for part in (self.spec, *parts):
-            merged |= {k: v for k, v in part.items() if isinstance(v, str) or k == "kernel"}
+            merged |= {k: v for k, v in part.items() if isinstance(v, str) or k in ("kernel", "depends")}
         words = " ".join(str(part["cell"]) for part in (self.spec, *parts) if "cell" in part)
         try:
             kernels = merged["kernel"] if isinstance(merged["kernel"], list) else [merged["kernel"]]
             if "line" in merged:
                 kernels = [upstream.in_line(k, merged["line"]) for k in kernels]
             expr = merged["expr"].format_map(merged)
-            return [Number(Want(cell(words), k, merged.get("lane", "fast")), expr) for k in kernels]
+            depends = tuple(merged.get("depends", ()))
+            return [Number(Want(cell(words), k, merged.get("lane", "fast")), expr, depends) for k in kernels]
         except KeyError as exc:
             raise WbError(f"{SPEC}: {self.name}: no {exc} for '{words}'") from exc
 
     def places(self) -> Iterator[tuple[Mapping[str, Any], ...]]:
         """What makes up each place of the block that has numbers."""
         for row in self.spec.get("rows", ()):
-            yield from ((row, column) for column in self.spec["columns"] if "key" not in column)
+            yield from ((row, column) for column in self.spec["columns"] if "key" not in column and _both(row, column))
         for item in (self.spec, *self.spec.get("items", {}).values()):
             yield from ((value,) for value in item.get("values", {}).values())
 
@@ -229,7 +226,7 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
     if entry.base != base_version(want.line):
         return f"{what} was measured on {entry.base}, not {base_version(want.line)}"
     if not want.stock:
-        for folder in block.depends:
+        for folder in depends_of(block, want):
             if entry.patches.get(folder) != patches_hash(folder, want.line, root):
                 return f"{what} was measured with other patches of {folder}/"
     if missing := set(block.seeds) - set(entry.seeds):
@@ -237,6 +234,11 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
     if names := metrics_of(block, want) - set(entry.metrics):
         return f"{what}: {min(names)} was not kept"
     return ""
+
+
+def depends_of(block: Block, want: Want) -> list[str]:
+    """The patch folders that what a block takes of a run depends on."""
+    return sorted({folder for n in block.every() if n.want == want for folder in n.depends})
 
 
 def metrics_of(block: Block, want: Want) -> set[str]:
@@ -287,12 +289,21 @@ def render(block: Block, data: Data) -> str:
     if "text" in block.spec:
         return _wrapped(_filled(block.spec, block, data).strip("\n"), int(block.spec.get("wrap", WIDTH)))
     head = [str(block.spec.get("head", "")), *(str(c["head"]) for c in block.spec["columns"])]
-    rows = [[str(r["label"]), *(str(r.get(c["key"], "-")) if "key" in c else _shown(block, data, r, c)
-                                for c in block.spec["columns"])]
-            for r in block.spec["rows"]]
+    rows = [[str(r["label"]), *(_place(block, data, r, c) for c in block.spec["columns"])] for r in block.spec["rows"]]
     if block.spec.get("style") == "text":
         return table(head, rows)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))
+
+
+def _both(row: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
+    """Whether a row has a number in a column."""
+    return bool("only" not in row or column.get("kernel") == row["only"])
+
+
+def _place(block: Block, data: Data, row: Mapping[str, Any], column: Mapping[str, Any]) -> str:
+    if "key" in column:
+        return str(row.get(column["key"], "-"))
+    return _shown(block, data, row, column) if _both(row, column) else "-"
 
 
 def _wrapped(text: str, width: int) -> str:
@@ -383,4 +394,4 @@ def picture_problem(block: Block, root: Path = ROOT) -> str:
 def picture_sources(block: Block, root: Path = ROOT) -> dict[str, str]:
     """What a picture depends on: the pinned base of each kernel, and its patches."""
     return {f"{w.kernel}: {folder}": base_version(w.line) if w.stock else patches_hash(folder, w.line, root)
-            for w in block.wants() for folder in block.depends}
+            for w in block.wants() for folder in depends_of(block, w)}
