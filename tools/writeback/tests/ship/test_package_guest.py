@@ -16,6 +16,11 @@ from wbtop.errors import WbError
 STATE = "scheduler none\nmax_sectors_kb 1280\nstrict_limit 0"
 
 
+def named(*whats: str) -> str:
+    """watch's report with backing devices of these names."""
+    return json.dumps({"devices": [{"name": "b", "what": what} for what in whats]})
+
+
 def printed(**changes: object) -> str:
     """What a guest in which everything is right prints, with ``changes`` of parts: output, or output and code."""
     watch = {"notes": [], "throttle": {}, "tasks": [{"pid": 105, "slept_ms": 1900.0, "cause": "global"}],
@@ -23,9 +28,10 @@ def printed(**changes: object) -> str:
     field = {"facts": {"fs": "ext4"}, "medians": {"A": {"drain_s": 1.5}}}
     parts = {"mount": "", "version": "wb 1.0", "release": "6.1.0-x", "watch": json.dumps(watch, indent=1),
              "view": "wb watch: 1.0 s", "left": "", "field": json.dumps(field, indent=1), "page": "<!doctype html>",
-             "before": STATE, "tune": "{}", "apply-read-latency": "", "state-read-latency": "max_sectors_kb 128",
+             "names": named(*pg.NAMED.values()), "held": "", "before": STATE, "tune": "{}",
+             "apply-read-latency": "", "state-read-latency": "max_sectors_kb 128",
              "apply-unplug": "", "state-unplug": "strict_limit 1", "undo": "", "after": STATE}
-    text = ""
+    text = "".join(f"wb-guest-has {kind}\n" for kind in changes.get("has", pg.NAMED))
     for name, good in parts.items():
         said = changes.get(name, good)
         out, code = said if isinstance(said, tuple) else (said, 0)
@@ -60,13 +66,27 @@ def test_what_is_wrong_is_named(changes: dict[str, object], named: str) -> None:
     assert named in problems(**changes)
 
 
+def test_what_has_a_backing_device_has_a_name() -> None:
+    unnamed = {"names": named("wb-mapped", "/tmp/image", "")}
+    assert problems(**unnamed) == ["a device of fuse is named"]
+    assert problems(**unnamed, has=["loop", "device-mapper"]) == []
+    assert len(problems(names="")) == 3
+
+
 def of_the_series(**more: object) -> dict[str, object]:
-    watch = {"source": "counters", "notes": [], "throttle": {"slept_ms": 1900.0},
+    watch = {"source": "counters", "notes": [], "throttle": {},
              "tasks": [{"pid": 105, "slept_ms": 1900.0, "cause": "global"}],
              "devices": [{"name": "vda", "write_rate": 0.9 * pg.DISK_BPS, "read": {"max_us": 9e4}, "dirty": 4096,
-                          "slept_ms": 1910.0, "inflight_estimated": False}]}
+                          "inflight_estimated": False}]}
     return {"series": True, "watch": json.dumps(watch | more), "state-read-latency": "wbt_policy requests [bytes]",
-            "state-unplug": "max_drain_ms 2000"}
+            "state-unplug": "max_drain_ms 2000", "held": held()}
+
+
+def held(task: float = 1900.12, disk: float = 1900.12, system: float = 1900.1, sleeps: int = 40) -> str:
+    """watch's second report, on one line, with the sleep that each counter has, in ms."""
+    return json.dumps({"throttle": {"slept_ms": system, "sleeps": 40},
+                       "tasks": [{"pid": 105, "slept_ms": task, "sleeps": sleeps}],
+                       "devices": [{"name": "loop0", "slept_ms": 0.0}, {"name": "vda", "slept_ms": disk}]})
 
 
 def test_on_a_kernel_with_the_series_its_knobs_and_counters_are_looked_at() -> None:
@@ -75,7 +95,9 @@ def test_on_a_kernel_with_the_series_its_knobs_and_counters_are_looked_at() -> N
                            ({"state-unplug": "max_drain_ms 0"}, "max_drain_ms is set for unplugging")):
         assert named in problems(**of_the_series() | changes)
     assert "watch reads the kernel's counters" in problems(**of_the_series(source="tracepoints"))
-    assert "task, disk and system count the same sleep" in problems(**of_the_series(throttle={"slept_ms": 50.0}))
+    for report in (held(task=1900.2), held(disk=1900.0), held(system=1901), held(0, 0, 0), held(50, 50, 50),
+                   held(sleeps=39), ""):
+        assert problems(**of_the_series() | {"held": report}) == ["task, disk and system count the same sleep"]
 
 
 def test_a_kernel_that_we_have_built(tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ from wblib.base.proc import need, run, say
 from wblib.guest import initramfs, qemu
 from wbtop.errors import WbError
 
-# What the guest's disk needs; built in where there is no such module.
-MODULES = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic")
+# What the guest's disk needs, and what has a backing device to name; built in where there is no such module.
+MODULES = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "loop", "dm_mod", "fuse")
+# How watch calls what the guest makes of these.
+NAMED = {"loop": "/tmp/image", "device-mapper": "wb-mapped", "fuse": "fuse /fuse"}
 DISK_MIB = 1536
 # Slower than dd even on an emulated CPU that it shares with others, so that it sleeps.
 DISK_BPS = 3_000_000
@@ -48,7 +50,35 @@ part() {
 	echo; echo "wb-guest-end $name $code"
 	sed "s/^/wb-guest-err $name /" /tmp/err
 }
+# stop PID - until it stands still: it is not asleep in balance_dirty_pages() then
+stop() {
+	while kill -STOP $1 && ! grep -q '^State:.*stopped' /proc/$1/status; do sleep .1; done
+}
+# held - a report of watch that begins and ends while the writer stands still.  However long watch takes to read one
+# counter after the other, each has the same sleeps then.
+held() {
+	local watch
+	stop $writer
+	wb watch --json --interval 5 --count 2 > /tmp/held &
+	watch=$!
+	while [ -e /proc/$watch ] && [ ! -s /tmp/held ]; do sleep .1; done
+	stop $watch
+	kill -CONT $writer
+	sleep 5
+	stop $writer
+	kill -CONT $watch
+	wait $watch && sed -n 2p /tmp/held
+}
 part mount sh -c 'mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt'
+# names - watch's report with a mapped disk over a loop, and a FUSE mount whose server never answers.
+names() {
+	truncate -s 8M /tmp/image
+	losetup /dev/loop0 /tmp/image
+	dmsetup create wb-mapped --table "0 16384 linear /dev/loop0 0"
+	mkdir -p /fuse
+	exec 3<> /dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 wb /fuse
+	wb watch --once --json --interval .5
+}
 part version wb --version
 part release uname -r
 echo 8388608 > /proc/sys/vm/dirty_bytes
@@ -61,8 +91,14 @@ reader=$!
 sleep 5
 part watch wb watch --once --json --interval 5
 part view wb watch --once --interval 1
+part held held
 kill $writer $reader
+kill -CONT $writer
 wait
+for kind in loop device-mapper fuse; do
+	if grep -qw $kind /proc/devices /proc/misc; then echo "wb-guest-has $kind"; fi
+done
+part names names
 part left ls /sys/kernel/tracing/instances
 rm -f /mnt/write
 sync
@@ -218,14 +254,19 @@ def judge(text: str, release: str, version: str) -> Iterator[tuple[str, str]]:
     yield "reads have times", "" if ((disk.get("read") or {}).get("max_us") or 0) > 0 else f"{disk.get('read')}"
     yield "dirty memory of the disk is known", "" if disk.get("dirty") is not None else f"{disk}"
     yield "no instance of tracing is left", part(text, "left")[0]
-    yield from _judge_tune(text, watch, task)
+    whats = {device.get("what") for device in _json(text, "names").get("devices", [])}
+    for kind, what in NAMED.items():
+        has = f"{MARK}has {kind}\n" in text
+        yield f"a device of {kind} is named" + ("" if has else " (skipped: not in this kernel)"), \
+            "" if what in whats or not has else f"{sorted(map(str, whats))}"
+    yield from _judge_tune(text, watch, writer)
     field = _json(text, "field")
     facts = field.get("facts", {})
     yield "field measured on ext4 of vda", "" if facts.get("fs") == "ext4" and \
         field.get("medians", {}).get("A", {}).get("drain_s", 0) > 0 else f"{facts}"
 
 
-def _judge_tune(text: str, watch: dict[str, Any], task: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
+def _judge_tune(text: str, watch: dict[str, Any], writer: int) -> Iterator[tuple[str, str]]:
     """tune's apply and undo; on a kernel with the series that its knobs are set and its counters read."""
     for name in ("tune", "apply-read-latency", "apply-unplug", "undo"):
         _, code, errors = part(text, name)
@@ -243,10 +284,20 @@ def _judge_tune(text: str, watch: dict[str, Any], task: dict[str, Any] | None) -
     yield "max_drain_ms is set for unplugging", "" if "max_drain_ms 2000" in unplug.splitlines() else unplug
     yield "watch reads the kernel's counters", "" if watch.get("source") == "counters" else f"{watch.get('source')}"
     disk = next((d for d in watch.get("devices", []) if d["name"] == "vda"), {})
-    slept = [(task or {}).get("slept_ms", 0), disk.get("slept_ms", 0), (watch.get("throttle") or {}).get("slept_ms", 0)]
-    yield "task, disk and system count the same sleep", "" if min(slept) > 100 and max(slept) < 1.2 * min(slept) else \
-        f"{slept}"
     yield "bytes in flight are the kernel's own", "" if disk.get("inflight_estimated") is False else f"{disk}"
+    yield "task, disk and system count the same sleep", _same_sleep(_json(text, "held"), writer)
+
+
+def _same_sleep(held: dict[str, Any], writer: int) -> str:
+    """What differs between three counters of the only sleeper, in a report that begins and ends while it is stopped."""
+    task = next((t for t in held.get("tasks", []) if t["pid"] == writer), {})
+    disk = next((d for d in held.get("devices", []) if d["name"] == "vda"), {})
+    system = held.get("throttle") or {}
+    slept = [counter.get("slept_ms", 0) for counter in (task, disk, system)]
+    # The system's counts whole microseconds of each sleep, the others nanoseconds.
+    rounding_ms = 1e-3 * (system.get("sleeps", 0) + 1)
+    same = max(slept) - min(slept) < rounding_ms and task.get("sleeps") == system.get("sleeps")
+    return "" if same and min(slept) > 100 else f"{slept} ms in {task.get('sleeps')} and {system.get('sleeps')} sleeps"
 
 
 def try_kernel(debs: Sequence[Path], wb: Path, version: str) -> Iterator[tuple[str, str]]:
