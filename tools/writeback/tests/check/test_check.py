@@ -112,19 +112,19 @@ def test_mainline_runs_its_rows_or_says_why_not(
         ran.extend(runs)
         return []
 
-    def gone(line: str) -> None:
-        raise upstream.NoBase(f"no linux-source-{line}: do this")
+    def gone(variant: str) -> None:
+        raise upstream.NoBase(f"no linux-source for {variant}: do this")
 
     monkeypatch.setenv("BASE", "")
     monkeypatch.setattr(runner, "run_many", run_many)
-    monkeypatch.setattr(upstream, "of_line", lambda _line: None)
+    monkeypatch.setattr(tiers.sources, "describe", lambda _variant: None)
     assert list(tiers.mainline(1)) == []
     assert {j.kernel for j in ran} == {"stock@7.3", "patched@7.3"}
     assert {j.case for j in ran if j.kernel == "patched@7.3"} == {words.split()[0] for words in tiers.MAINLINE}
     ran.clear()
-    monkeypatch.setattr(upstream, "of_line", gone)
+    monkeypatch.setattr(tiers.sources, "describe", gone)
     assert list(tiers.mainline(1)) == []
-    assert "SKIPPED: no linux-source-7.3: do this" in capsys.readouterr().out
+    assert "SKIPPED: no linux-source for patched@7.3: do this" in capsys.readouterr().out
     monkeypatch.setenv("BASE", "7.3")
     assert list(tiers.mainline(1)) == []
     assert not ran

@@ -52,6 +52,24 @@ def test_tarball_is_extracted_once(build: Path, tmp_path: Path, capsys: pytest.C
     assert (stock / "mm/page-writeback.c").read_text() == "still the same tree"
 
 
+def test_the_newest_of_several_versions() -> None:
+    assert upstream.newest(["linux-source-7.9", "linux-source-7.10", "linux-source-7.3", "linux-source-7.9"]) == [
+        "linux-source-7.10", "linux-source-7.9", "linux-source-7.3"]
+
+
+def test_what_stands_in_for_the_pinned_mainline(build: Path, tmp_path: Path) -> None:
+    if (Path("/usr/src") / f"{upstream.pins(upstream.MAINLINE)['PACKAGE']}.tar.xz").exists():
+        pytest.skip("this machine has mainline's own package")
+    made = tarball(linux(tmp_path / "linux-source-7.10", "7.10"))
+    (build / "dl").mkdir(parents=True)
+    (build / "dl/linux-source-7.9.tar.xz").write_bytes(b"not this one")
+    stand_in = build / "dl/linux-source-7.10.tar.xz"
+    shutil.copy(made, stand_in)
+    found = upstream.locate(upstream.MAINLINE)
+    assert (found.path, found.line, found.substitute) == (stand_in, upstream.MAINLINE, True)
+    assert not upstream.locate(str(made)).substitute  # that is what was asked for
+
+
 def test_tree_is_copied_without_git(build: Path, tmp_path: Path) -> None:
     tree = linux(tmp_path / "linux")
     (tree / ".git").mkdir()

@@ -246,6 +246,20 @@ def test_a_commit_that_one_line_drops_stays_with_the_other(series: Checkout, mai
     series.wb("series", "round-trip")
 
 
+def test_a_stand_in_that_the_series_does_not_apply_to_is_no_base(
+    series: Checkout, mainline: Path, tmp_path: Path,
+) -> None:
+    files = patchqueue.patches(series.top, "7.3")
+    stand_in = upstream.Base(mainline, "i", False, "7.3", substitute=True)
+    patchqueue.scratch_repo(stand_in, files, tmp_path / "applies")
+    (mainline / "block/blk-wbt.c").write_text(edit(7, "not as it was"))
+    with pytest.raises(upstream.NoBase, match=r"7\.3\S* cannot be had, .*different: .*0003-\S+ does not"):
+        patchqueue.scratch_repo(stand_in, files, tmp_path / "no base")
+    with pytest.raises(WbError) as caught:
+        patchqueue.scratch_repo(upstream.Base(mainline, "i", False, "7.3"), files, tmp_path / "asked for")
+    assert not isinstance(caught.value, upstream.NoBase)
+
+
 def test_a_line_that_there_is_not(checkout: Checkout) -> None:
     assert "behind @ choose from 6.12, 7.3" in checkout.wb("build", "--kernel", "stock@5.4", ok=False)
     assert "it is 6.12 or 7.3, or the path" in checkout.wb("series", "tree", "--base", "5.4", ok=False)

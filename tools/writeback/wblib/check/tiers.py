@@ -193,12 +193,12 @@ MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency di
 
 
 def mainline(seed: int) -> Iterator[Verdict]:
-    """The kernels of the mainline line, and MAINLINE in the fast lane; skipped where its source cannot be had."""
+    """The kernels of the mainline line, and MAINLINE in the fast lane; skipped where it has no source to build."""
     if upstream.default_line() == upstream.MAINLINE:
         print("     left out: every tier is on this line", flush=True)
         return
     try:
-        upstream.of_line(upstream.MAINLINE)
+        sources.describe(upstream.in_line("patched", upstream.MAINLINE))
     except upstream.NoBase as exc:
         print(f"     SKIPPED: {exc}", flush=True)
         return

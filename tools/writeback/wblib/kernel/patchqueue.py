@@ -155,10 +155,17 @@ def scratch_repo(source: upstream.Base, files: Sequence[Path], repo: Path) -> li
     """The series on top of only the files it touches, as a git repository; returns their names.
 
     Blob ids, and so the exported patches, are those of the full tree, at a
-    hundredth of the cost.
+    hundredth of the cost.  NoBase when they do not apply to what stands in for the pinned source.
     """
     names = sorted({name for patch in files for name in touched(patch)})
     upstream.fetch(source, names, repo)
     new_repo(repo)
-    am(repo, files)
+    try:
+        am(repo, files)
+    except WbError as exc:
+        if not source.substitute:
+            raise
+        pins = upstream.pins(source.line)
+        raise upstream.NoBase(f"{pins['PACKAGE']} {pins['VERSION']} cannot be had, and {source.path.name} is too "
+                              f"different: {exc}; or set BASE=/path/to/linux-{source.line}.y") from exc
     return names

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +34,16 @@ EXTRACT_GIB = 3  # measured: 1.6 GiB in 87,000 files, plus room for one object d
 
 @dataclass(frozen=True)
 class Base:
-    """A kernel source: ``ident`` changes when its content does; ``line`` is one of LINES."""
+    """A kernel source: ``ident`` changes when its content does; ``line`` is one of LINES.
+
+    substitute: what Debian has in the place of mainline's pinned one, which nobody asked for by its path.
+    """
 
     path: Path
     ident: str
     pinned: bool
     line: str = LTS
+    substitute: bool = False
 
     @property
     def is_tree(self) -> bool:
@@ -48,7 +52,7 @@ class Base:
 
 
 class NoBase(WbError):
-    """No source of a kernel line can be had here; the message says what to do."""
+    """No source of a kernel line can be had here, or none that the series applies to; the message says what to do."""
 
 
 @functools.cache
@@ -150,7 +154,7 @@ def _locate(spec: str) -> Base:
     if not pinned:
         say(f"notice: {path} is not the tested {pins(line)['PACKAGE']} {pins(line)['VERSION']}; "
             "results may differ from the reference")
-    return Base(path, digest, pinned, line)
+    return Base(path, digest, pinned, line, substitute=not pinned and line == MAINLINE and spec == line)
 
 
 def _tarball_line(path: Path) -> str:
@@ -196,8 +200,10 @@ def _download(line: str) -> Path:
     """The tarball of a line's package: the pinned version, else the archive's newest of the line."""
     store = BUILD / "dl"
     name = pins(line)["PACKAGE"]
-    if there := sorted(store.glob(f"{name}.tar.xz")) or (line == MAINLINE and sorted(store.glob("linux-source-7*.xz"))):
-        return there[-1]
+    if (store / f"{name}.tar.xz").is_file():
+        return store / f"{name}.tar.xz"
+    if line == MAINLINE and (there := newest(path.name for path in store.glob("linux-source-7*.xz"))):
+        return store / there[0]
     fs.need_space(store, 1, "the kernel source package")
     with unpacked(name, 150, f"run 'make deps' (needs Debian 12), or set BASE=/path/to/linux-{line}.y tree "
                   "or tarball", line=line) as files:
@@ -259,8 +265,12 @@ def _other_sources(apt: list[str]) -> list[str]:
     """The kernel sources of mainline's major version that apt offers, newest first."""
     major = MAINLINE.split(".")[0]
     said = run(["apt-cache", *apt, "search", "--names-only", rf"^linux-source-{major}\."], check=False).stdout
-    return sorted({line.split()[0] for line in said.splitlines() if line}, reverse=True,
-                  key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+    return newest(line.split()[0] for line in said.splitlines() if line)
+
+
+def newest(names: Iterable[str]) -> list[str]:
+    """Names with a version in them, the greatest first: numbers, not letters, so 7.10 is greater than 7.9."""
+    return sorted(set(names), reverse=True, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
 
 
 def stamp(tree: Path) -> dict[str, str]:

@@ -149,6 +149,9 @@ def lint() -> Iterator[tuple[str, str]]:
                 with tempfile.TemporaryDirectory(dir=BUILD, prefix="set-") as temp:
                     patchqueue.scratch_repo(origin, needed(one, every, line) + one.patches(line), Path(temp))
                 yield f"{line}: set {one.name} applies by itself", ""
+            except upstream.NoBase as exc:
+                say(f"{line}: SKIPPED: {exc}")
+                break
             except WbError as exc:
                 yield f"{line}: set {one.name} applies by itself", str(exc)
 
