@@ -13,7 +13,7 @@ from wblib.kernel import patchqueue, upstream
 from wblib.kernel.patchqueue import patches, patchset_hash
 from wbtop.errors import WbError
 
-from . import bisect, mail, worktree
+from . import bisect, buildcheck, mail, worktree
 
 __all__ = ["lint", "patches", "patchset_hash", "register"]
 
@@ -32,6 +32,7 @@ examples:
   wb series checkpatch          scripts/checkpatch.pl --strict on each patch
   wb series mail SET --dry-run  a set as it would be mailed, with cover letter and recipients; never sends
   wb series bisect-check        each prefix builds with W=1 and sparse, without new warnings
+  wb series build-check         touched files with clang, sparse, for other machines, touched pages: no new warning
 A new commit goes to the directory its subject says (mm: ext4: block: blk-wbt:),
 else to where most of its files are, and gets the first free number; the others keep
 theirs.  A patch of both lines that was changed for 7.3 becomes one for each."""
@@ -56,6 +57,13 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                            epilog="example:\n  wb series bisect-check -j 2", formatter_class=raw)
     add.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers (default 0: one per core)")
     add.set_defaults(func=_bisect)
+    add = verbs.add_parser("build-check", help="what is touched, built with clang, sparse, for i386 and arm64",
+                           formatter_class=raw, epilog="examples:\n  wb series build-check\n  wb series build-check "
+                           "--base 7.3 --with clang,arm64")
+    add.add_argument("--with", dest="ways", metavar="A,B", default=",".join(buildcheck.ALL),
+                     help=f"of {', '.join(buildcheck.ALL)} (default: all; what is not installed is skipped)")
+    add.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers (default 0: one per core)")
+    add.set_defaults(func=_build_check)
     add = verbs.add_parser("checkpatch", help="checkpatch.pl --strict --codespell", formatter_class=raw,
                            epilog="examples:\n  wb series checkpatch\n  wb series checkpatch block/0004-*.patch")
     add.add_argument("patch", nargs="*", type=Path, help="patch files (default: the whole series)")
@@ -92,6 +100,10 @@ def _export(args: argparse.Namespace) -> int:
 def _bisect(args: argparse.Namespace) -> int:
     say(f"{bisect.check(args.jobs)} patches, each prefix builds without new warnings")
     return 0
+
+
+def _build_check(args: argparse.Namespace) -> int:
+    return buildcheck.check(buildcheck.chosen(args.ways), args.jobs)
 
 
 def _checkpatch(args: argparse.Namespace) -> int:
