@@ -164,10 +164,14 @@ def test_each_command_on_this_machine_from_there(root: Path, built: tuple[Path, 
         found = json.loads(inside(root, wb, "watch", "--once", "--json", "--interval", "0.3", mounts=True).stdout)
         assert found["diagnosis"]["what"]
         assert found["dirty"]["limit"] > 0
-    tuned = inside(root, "wb", "tune", "/root", "--max-mib", "16", "--max-seconds", "3", "--json", mounts=True,
-                   check=False)
+    for seconds in ("3", "60"):
+        tuned = inside(root, "wb", "tune", "/root", "--max-mib", "16", "--max-seconds", seconds, "--json", mounts=True,
+                       check=False)
+        if "raise --max-seconds" not in tuned.stderr:  # as a machine that is busy with other things is told
+            break
     if tuned.returncode and "no disk of this machine" in tuned.stderr:
         pytest.skip("the temporary directory is on no disk: tune and field were not tried")
+    assert tuned.returncode == 0, tuned.stderr
     assert json.loads(tuned.stdout)["measured"]["write_mbps"] > 0
     inside(root, "wb", "field", "/root", "--repeats", "1", "--max-mib", "16", "--max-seconds", "10", "--out",
            "/root/out", mounts=True)
