@@ -206,7 +206,7 @@ def test_one_seed_is_said() -> None:
     ],
 )
 def test_errors_are_one_line(tree: Path, argv: list[str], words: str) -> None:
-    for name in ("demo", "report"):  # no kernels
+    for name in ("demo", "demo-fast@7.3", "report"):  # no kernels
         (tree / name).mkdir()
     args = parse(*[str(tree) if a == "ROOT" else a for a in argv])
     with pytest.raises(WbError, match=words) as err:

@@ -93,10 +93,21 @@ def test_fast_lane_leaves_out_what_measures_memory(rig: Path, capsys: pytest.Cap
     said = capsys.readouterr()
     assert "dirty-ratio-dd: left out of the fast lane" in said.err
     assert "Speed that dd reports" not in said.out
+    assert "CPU ns per page" not in said.out
+    assert "which this lane does not have" in " ".join(said.out.split())
     assert not (rig / "demo").exists()
     found = [store.load(p) for p in (rig / "demo-fast").glob("*.json")]
     assert len(found) == 6
     assert {r.axes["reader"] for r in found if r.case == "read-latency"} == {"open"}
+
+
+def test_each_line_keeps_its_own(rig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    assert call() == 0
+    monkeypatch.setenv("BASE", "7.3")
+    assert call() == 0
+    assert {store.load(p).kernel for p in (rig / "demo@7.3").glob("*.json")} == {"stock@7.3"}
+    assert {store.load(p).kernel for p in (rig / "demo").glob("*.json")} == {"stock"}
 
 
 def test_patched_gets_its_columns_once_there_is_a_patch(rig: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,7 +202,7 @@ def _latest(name: str) -> Path:
     there = [p for p in RESULTS.iterdir() if p.is_dir()] if RESULTS.is_dir() else []
     matching = [p for p in there if re.fullmatch(re.escape(name) + r"-[0-9a-f]{1,8}", p.name)]
     if not matching:
-        known = sorted(p.name for p in there if p.name not in ("demo", "report"))
+        known = sorted(p.name for p in there if p.name.split("-")[0].split("@")[0] not in ("demo", "report"))
         raise WbError(f"no results for '{name}': neither a file, a directory nor a kernel below {RESULTS.name}/ "
                       f"(there: {', '.join(known) or 'none, run some with wb bench'})", 2)
     matching.sort(key=_rank)

@@ -10,7 +10,7 @@ from wblib.base.paths import RESULTS
 from wblib.base.proc import say
 from wblib.catalog import axes as ax
 from wblib.catalog.suites import in_lane, jobs, left_out, seeds, suite
-from wblib.kernel import patchqueue, sources
+from wblib.kernel import patchqueue, sources, upstream
 from wblib.report.plot import need_matplotlib, write_cdf
 from wblib.results import published, store
 from wblib.results.store import Result
@@ -23,6 +23,7 @@ examples:
   wb demo --json     the result objects as a list on stdout, the tables in results/demo/tables.txt
   wb demo --seeds 5  medians of five seeds
   wb demo --lane fast   in User Mode Linux, which takes seconds; into results/demo-fast
+  wb demo --base 7.3    on mainline; into results/demo@7.3
 Leaves results/demo/: a JSON per run, tables.txt, read-latency-cdf.png.
 exit code: 0 all runs passed, 1 one failed, 2 wrong usage"""
 PNG = "read-latency-cdf.png"
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     for note in left_out(cells, kernels, args.lane):
         say(f"  {note}")
     found = bench.run_jobs(todo, parallel, lane=args.lane)
-    out = RESULTS / ("demo" if args.lane == "exact" else f"demo-{args.lane}")
+    out = RESULTS / upstream.in_line("demo" if args.lane == "exact" else f"demo-{args.lane}", upstream.default_line())
     text = export(found, kernels, out)
     line, code = bench.tally(found)
     if args.json:
