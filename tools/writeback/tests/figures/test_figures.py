@@ -134,6 +134,8 @@ def test_lint_of_the_checks_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tiers, "_command", lambda name, *_args, **_more: tiers.Verdict(name))
     monkeypatch.setattr(tiers.command, "lint", lambda: iter(()))
     monkeypatch.setattr(tiers.kernels, "source", lambda _variant: root)
+    for name in ("need", "venv_tool"):
+        monkeypatch.setattr(tiers, name, lambda tool, *_package: tool)
     assert [v.name for v in tiers.lint(1) if v.problem] == ["figures: reads"]
 
 
