@@ -168,10 +168,13 @@ preflight() {
 
 # read_floor_us() - time the modelled disk needs at least for a 4 KiB read
 read_floor_us() {
-	local cell=0
+	local cell=0 mbps burst
 	[ "$DISK_KIND" = wbdisk ] || { echo 0; return; }
 	[ "$(wbdisk_get test model)" != ssd ] || cell=$(wbdisk_get test t_read_ns)
-	calc "($(wbdisk_get test latency_ns) + $cell + 4096e3 / $(wbdisk_get test link_mbps)) / 1e3"
+	mbps=$(wbdisk_get test link_mbps)
+	burst=$(wbdisk_get test burst_mbps)
+	[ "$burst" -le "$mbps" ] || mbps=$burst
+	calc "($(wbdisk_get test latency_ns) + $cell + 4096e3 / $mbps) / 1e3"
 }
 
 # run_fio(json, options...) - one fio job, until its time is over; only in the
