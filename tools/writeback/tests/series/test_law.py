@@ -12,7 +12,9 @@ import pytest
 
 from wblib import cli
 from wblib.catalog import axes
-from wblib.series import law
+from wblib.catalog.suites import Job
+from wblib.results.store import Result
+from wblib.series import law, law_agree
 from wbtop.errors import WbError
 
 FIFO = {"queue_depth": 32, "queues": 1, "max_io_kib": 1280, "link_mbps": 450, "latency_ns": 90000}
@@ -119,6 +121,55 @@ def test_bounds(program: Path) -> None:
     assert law.best_fixed(mine, [good, bad]) == 1.0 and law.best_fixed(mine, [bad]) is None
     results = [{"none": {"drain_s": 1.0, "due_p9995": 50.0}, "law": mine}] * 2
     assert law.limits([case, case], ["law"], results, [[good, bad], [bad]]).splitlines()[-1].split()[-2:] == ["2", "1"]
+
+
+def test_vrate_follows_what_the_disk_shows(program: Path) -> None:
+    """By io.cost's own table the writer has 428 MB/s less the readers at first, and 25 ms of that saved up."""
+    fast = one(program, "vrate", {**FIFO, "link_mbps": 4000, "queue_depth": 1023}, {"mib": 2048})
+    slow = one(program, "vrate", {**FIFO, "link_mbps": 50, "queue_depth": 8}, {"mib": 256})
+    start = one(program, "vrate", {**FIFO, "link_mbps": 4000, "queue_depth": 1023}, {"mib": 64})
+    none = one(program, "none", {**FIFO, "link_mbps": 50, "queue_depth": 8}, {"mib": 256})
+    assert 64 * 2**20 / 428e6 - .025 < start["drain_s"] < 64 * 2**20 / 300e6
+    assert fast["drain_s"] < 2048 * 2**20 / 500e6
+    assert none["drain_s"] <= slow["drain_s"] and slow["p50"] < none["p50"]
+
+
+def test_where_an_arm_is_the_law_counts_requests(program: Path) -> None:
+    case = law.Case(1, "hdd", {"queue_depth": 32, "queues": 1}, {**LOAD, "iops": 20, "mib": 256})
+    requests, mine, none = law.simulate(program, [case.words(n) for n in ("requests", "law", "none")], 1)
+    assert requests == mine != none
+
+
+def test_as_read_latency_does_it(program: Path) -> None:
+    """The readers read for 2 s in any case, and those before and after the writer find an idle disk."""
+    case = law_agree.alike(law.Case(1, "fifo", {**FIFO, "queues": 4}, {**LOAD, "mib": 64, "syncs": 9}, ("500:9",)))
+    assert (case.disk["queues"], case.steps, "syncs" in case.load) == (1, (), False)
+    short, longer = law.simulate(program, [law_agree.words(case, "none", s) for s in (2, 4)], 1)
+    assert short["reads"] == pytest.approx(800, rel=.15) and longer["reads"] == pytest.approx(1600, rel=.15)
+    assert short["drain_s"] == longer["drain_s"] == pytest.approx(64 * 2**20 / 450e6, rel=.05)
+    assert short["p50"] == pytest.approx(.099, abs=.002)
+
+
+def test_agree(program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ran: list[Job] = []
+
+    def run_jobs(jobs: Sequence[Job], _parallel: int, *, lane: str) -> list[Result]:
+        ran.extend(jobs)
+        return [Result(j.case, j.kernel, j.axes, j.seed, {
+            "read_due_p99_95": {"value": 1e3, "unit": "us"}, "drain_s": {"value": 2.0, "unit": "s"},
+        } if j is not jobs[-1] else {}, {"lane": lane}, "pass", []) for j in jobs]
+
+    monkeypatch.setattr(law_agree, "run_jobs", run_jobs)
+    assert cli.main(["law", "--seeds", "14,16,18", "--agree"]) == 0
+    text = capsys.readouterr().out
+    assert [j.axes["reader"] for j in ran] == ["open"] * 3
+    assert " of 2 agree; reads " in text and text.count("fifo") == 2
+    case = law.draw(14)
+    one = law_agree.Agreement(case, (1.0, 1.1, 1.5), (2.0, 2.0, 2.1), 1.2, 2.03)
+    assert one.tail_agrees() and one.drain_agrees() and one.by_chance()
+    other = law_agree.Agreement(case, (1.0, 1.1, 1.5), (2.0, 2.0, 2.1), 1.45, 2.2)
+    assert not other.tail_agrees() and not other.drain_agrees() and not other.by_chance()
+    assert law_agree.report([one, other]).splitlines()[-1].startswith("1 of 2 agree; reads 1, drain 1; 1 with")
 
 
 def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

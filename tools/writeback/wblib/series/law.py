@@ -1,42 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0
 """``wb law``: a control law of writeback throttling in front of a thousand random disks, in minutes.
 
-The program below ``tools/testing/selftests/writeback/law`` is built from the kernel's file of a law
-(blk-wbt-law.c, as the series brings it) and wbdisk's own models.  This
-draws disks and loads by seed, runs each with every law, and
-compares with the same disk on which only the tags bound what is in flight.
+Draws disks and loads by seed, runs each with every law, and compares with the same disk on which only the tags bound
+what is in flight.
 """
 
 import argparse
 import json
-import math
 import os
-import random
-import shlex
-import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from wblib.base import fs, proc
-from wblib.base.paths import BUILD, SELFTESTS
+from wblib.base.paths import BUILD
 from wblib.catalog.suites import seeds
-from wblib.kernel import patchqueue, upstream
+from wblib.kernel import sources
+from wblib.kernel.simulator import KINDS, PLAIN, Case, build, draw, series_law, simulate
 from wbtop.errors import WbError
 from wbtop.stats import table
 
-LAWS = ("requests", "share", "kyber", "law")
-KINDS = ("fifo", "ssd", "hdd")
-# A share of the disk that readers take: so little that the writer's loss is not just what they get.
-READ_SHARE = 0.05
+from . import law_agree
+
+LAWS = ("requests", "share", "kyber", "vrate", "law")
 # What the reads' latency is compared with is no smaller than this: below, it is the host's.
 FLOOR_MS = 0.05
 DRAIN_LIMITS = (1.03, 1.10)
-# Runs of each disk without a law: as it is, with another load, with readers that do not wait.
-PLAIN = ("none", "again", "open")
-# Another load: its seed is so much higher, which no disk's is.
-AGAIN = 1_000_000
 # Fixed limits of --limits: KiB of a request, requests in flight; and how many of these pairs a disk is run with.
 REQUESTS_KIB = (64, 128, 256, 512, 1024, 2048, 4096)
 IN_FLIGHT = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256)
@@ -44,48 +32,17 @@ PAIRS = 32
 READS_LIMIT = 1.02
 EXAMPLES = """\
 examples:
-  wb law                                 1000 disks, the law of the series and three others
+  wb law                                 1000 disks, the law of the series and four others
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
   wb law --seeds 1-100 --law law --limits    where no fixed limit loses less without making reads slower
+  wb law --seeds 1-40 --agree            the same disks with the whole kernel, too: does the simulator say the same?
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
 Each disk is also run without any law but its tags: as it is ('none'), with other random numbers for the load ('again':
 what is chance), and with readers that do not wait for each other's reads ('open'). Drain: time until all is written
 and flushed, over that of none; 'bound': over that of open, which does the work of all reads that are due, too. Reads:
 99.95th percentile since they were due, over that of none.
 exit code: 0 done, 1 the program cannot be built or fails, 2 wrong usage"""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A disk and its load, as words of the simulator: name=value."""
-
-    seed: int
-    kind: str
-    disk: dict[str, int]
-    load: dict[str, int]
-    steps: tuple[str, ...] = ()
-
-    def words(self, law: str, *more: str) -> str:
-        """The line of input that runs it with ``law``, or as one of PLAIN."""
-        if law in PLAIN[1:]:
-            more = (*more, "open=1" if law == "open" else f"seed={self.seed + AGAIN}")
-            law = "none"
-        named = {**self.disk, **self.load}
-        return " ".join([f"disk={PROFILES[self.kind]}", *(f"{k}={v}" for k, v in named.items()),
-                         *(f"step={s}" for s in self.steps), *more, f"law={law}"])
-
-    def replay(self) -> str:
-        """The command that runs it with the whole kernel; steps of the rate are left out."""
-        # KiB of a request and such are the disk's, the rest is the load.
-        disk = ",".join(f"{k}={v}" for k, v in self.disk.items())
-        return shlex.join(["wb", "run", "read-latency", "--kernel", "patched", "--lane", "fast", "--reader", "open",
-                           "--disk", {"fifo": "fifo", "ssd": "sata", "hdd": "hdd"}[self.kind], "--disk-set", disk,
-                           "--writer", "buffered", "--readers", str(self.load["readers"]),
-                           "--rate", str(self.load["iops"]), "--mib", str(self.load["mib"])])
-
-
-PROFILES = {"fifo": "fifo", "ssd": "sata-ssd", "hdd": "hdd"}
 
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -101,162 +58,12 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--print", action="store_true", dest="show", help="print the disks instead of running them")
     p.add_argument("--limits", action="store_true",
                    help=f"also try up to {PAIRS} fixed limits on each disk: which loss could not be avoided by any?")
+    p.add_argument("--agree", action="store_true",
+                   help="with the whole kernel, too (fast lane, patched): how many of the disks agree")
     p.add_argument("--worst", type=int, default=10, metavar="N", help="of each law, with a replay each (default 10)")
     p.add_argument("--json", metavar="FILE", help="all results into FILE, '-' for stdout")
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes (default 0: one per core)")
     p.set_defaults(func=command)
-
-
-# ---- random disks ------------------------------------------------------------
-
-
-def _log(rnd: random.Random, low: float, high: float) -> float:
-    """A number between ``low`` and ``high``, each power of two as likely as another."""
-    return math.exp(rnd.uniform(math.log(low), math.log(high)))
-
-
-def _fifo(rnd: random.Random, mbps: float, disk: dict[str, int]) -> tuple[str, ...]:
-    """A link and a latency, perhaps with jitter, a cost per command, credit, or steps of its rate."""
-    disk |= {"link_mbps": max(1, int(mbps)), "latency_ns": int(_log(rnd, 10e3, 10e6))}
-    if rnd.random() < .3:
-        disk["latency_jitter_ns"] = int(disk["latency_ns"] * _log(rnd, .1, 3))
-    if rnd.random() < .15:
-        disk["command_ns"] = int(_log(rnd, 5e3, 1e6))
-    what = rnd.random()
-    if what < .12:
-        disk |= {"burst_mbps": max(2, int(mbps * _log(rnd, 1.5, 10))), "burst_mib": int(_log(rnd, 16, 2048))}
-    if not .12 <= what < .25:
-        return ()
-    steps, at = [], 0
-    for _ in range(rnd.randrange(1, 4)):
-        at += rnd.randrange(300, 1000)
-        steps.append(f"{at}:{max(1, int(mbps * _log(rnd, .05, 1)))}")
-    return tuple(steps)
-
-
-def _ssd(rnd: random.Random, mbps: float, disk: dict[str, int]) -> float:
-    """Flash behind a buffer; returns the rate that its dies really have."""
-    prog, t_prog = rnd.choice([16, 32, 64, 128]), _log(rnd, 1e5, 5e6)
-    dies = max(1, min(256, round(mbps * t_prog / (prog * 1024e3))))
-    channels = min(64, max(1, 2 ** int(math.log2(dies) / 2 + .5)))
-    per_channel = max(1, min(64, round(dies / channels)))
-    dies = channels * per_channel
-    t_prog = int(min(dies * prog * 1024e3 / mbps, 2e7))
-    mbps = dies * prog * 1024e3 / t_prog
-    disk |= {
-        "latency_ns": int(_log(rnd, 10e3, 1e6)), "link_mbps": max(1, int(mbps * _log(rnd, 1, 5))),
-        "link_duplex": rnd.choice([0, 1]), "channels": channels, "dies_per_channel": per_channel, "prog_kib": prog,
-        "channel_mbps": max(50, int(2 * mbps / channels)), "page_kib": min(16, prog), "t_prog_ns": t_prog,
-        "t_read_ns": int(_log(rnd, 10e3, 100e3)),
-        "write_buffer_kib": min(1 << 20, max(64, 2 * prog * dies, int(_log(rnd, 128, 1 << 20)))),
-        "write_cache": rnd.choice([0, 1, 1]), "flush_drains": rnd.choice([0, 1]),
-    }
-    if rnd.random() < .15:
-        disk |= {"slc_mib": int(mbps * rnd.uniform(.3, 1.2)) + 1, "t_prog_full_ns": int(t_prog * _log(rnd, 1.5, 6))}
-    return mbps
-
-
-def _hdd(rnd: random.Random, disk: dict[str, int]) -> float:
-    """Platters and an arm."""
-    outer = rnd.randrange(80, 260)
-    disk |= {"queue_depth": min(disk["queue_depth"], 256), "queues": 1, "rpm": rnd.choice([5400, 7200, 10000]),
-             "media_mbps_outer": outer, "media_mbps_inner": outer // 2, "write_cache": rnd.choice([0, 1, 1, 1]),
-             "write_buffer_kib": int(_log(rnd, 1024, 65536)), "max_io_kib": rnd.choice([512, 1280])}
-    return outer * .75
-
-
-def _most_reads(kind: str, disk: dict[str, int], steps: Sequence[str]) -> tuple[float, float]:
-    """IOPS that one reader can have, and all of them, without being a load of their own."""
-    if kind == "hdd":
-        return 20, 40
-    slowest = min([disk["link_mbps"], *(int(s.split(":")[1]) for s in steps)]) * 1e6
-    command = disk.get("command_ns", 0) / 1e9
-    one = (disk["latency_ns"] + disk.get("latency_jitter_ns", 0) / 2 + disk.get("t_read_ns", 0)) / 1e9
-    one += 4096 / slowest + command
-    most = min(2 * READ_SHARE * disk["queue_depth"] / one, READ_SHARE * slowest / 4096)
-    if command:
-        most = min(most, READ_SHARE / command)
-    if kind == "ssd":
-        most = min(most, READ_SHARE * disk["channels"] * disk["dies_per_channel"] * 1e9 / disk["t_read_ns"])
-    return .4 / one, most
-
-
-def draw(seed: int) -> Case:
-    """Disk and load number ``seed``."""
-    rnd = random.Random(seed)
-    kind = rnd.choices(KINDS, (45, 45, 10))[0]
-    mbps = _log(rnd, 10, 7000)
-    depth = min(max(int(_log(rnd, 1, 1025)), 1), 1024)
-    disk = {"queue_depth": depth, "queues": rnd.choice([2, 4, 8, 16]) if depth >= 16 and rnd.random() < .4 else 1,
-            "max_io_kib": rnd.choice([256, 512, 1280, 1280, 4096])}
-    if rnd.random() < .3:
-        disk["jitter_ppm"] = rnd.choice([50000, 200000, 500000])
-    steps: tuple[str, ...] = ()
-    if kind == "fifo":
-        steps = _fifo(rnd, mbps, disk)
-    else:
-        mbps = _ssd(rnd, mbps, disk) if kind == "ssd" else _hdd(rnd, disk)
-    # Two seconds, and a buffer that acknowledges early.
-    mib = min(6000, max(16, int(2 * mbps * 1e6 / 2**20)))
-    if kind == "ssd" and disk["write_cache"]:
-        mib = min(7000, mib + min(disk["write_buffer_kib"] // 1024, int(3 * mbps)))
-    readers, iops = int(_log(rnd, 1, 17)), int(_log(rnd, 2, 15) if kind == "hdd" else _log(rnd, 5, 1001))
-    one, most = _most_reads(kind, disk, steps)
-    iops = max(1, min(iops, int(one)))
-    while readers * iops > most and iops > 1:
-        iops //= 2
-    load = {"readers": max(1, min(readers, int(most))), "iops": iops, "mib": mib, "seed": seed}
-    if rnd.random() < .3:
-        load["syncs"] = int(_log(rnd, 2, 100))
-    return Case(seed, kind, disk, load, steps)
-
-
-# ---- the simulator -----------------------------------------------------------
-
-
-def series_law(out: Path) -> Path:
-    """The kernel's files of the law, as the patches in block/ bring them, in a folder below ``out``."""
-    place = out / "series"
-    fs.remove(place)
-    place.mkdir(parents=True)
-    patches = [p for p in patchqueue.patches(line=upstream.LTS)
-               if any("blk-wbt-law" in n for n in patchqueue.touched(p))]
-    # Not the repository around build/: there git would leave out every file that is not below it.
-    proc.run(["git", "apply", "--include=block/blk-wbt-law.[ch]", *patches], cwd=place,
-             env={"GIT_CEILING_DIRECTORIES": str(out)}, what="taking the law from block/")
-    return place / "block"
-
-
-def build(law: Path, out: Path) -> Path:
-    """Compile the simulator with the blk-wbt-law.c in the folder ``law``; returns the program."""
-    if not (law / "blk-wbt-law.c").is_file():
-        raise WbError(f"{law / 'blk-wbt-law.c'} is missing: --kernel names a tree that has it in block/", 2)
-    proc.need("make", "make")
-    proc.need("gcc", "gcc")
-    out.mkdir(parents=True, exist_ok=True)
-    # -B: times of files say nothing when another tree is named.
-    done = subprocess.run(["make", "-s", "-B", "-C", str(SELFTESTS / "law"), f"KSRC={upstream.stock()}", f"LAW={law}",
-                           f"O={out}", str(out / "wblaw")],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WbError(f"the simulator does not build: {(done.stderr or done.stdout).strip()}")
-    return out / "wblaw"
-
-
-def simulate(program: Path, lines: Sequence[str], jobs: int) -> list[dict[str, float]]:
-    """The results of each line, in order."""
-    def part(number: int) -> list[str]:
-        done = subprocess.run([str(program)], input="\n".join([*lines[number::jobs], ""]), capture_output=True,
-                              text=True, check=False)
-        if done.returncode:
-            raise WbError(done.stderr.strip() or f"{program} ended with {done.returncode}",
-                          2 if done.returncode == 2 else 1)
-        return done.stdout.splitlines()
-
-    with ThreadPoolExecutor(jobs) as pool:
-        parts = list(pool.map(part, range(jobs)))
-    return [{k: float(v) for k, v in (word.split("=") for word in parts[i % jobs][i // jobs].split())}
-            for i in range(len(lines))]
 
 
 # ---- results -----------------------------------------------------------------
@@ -361,6 +168,9 @@ def command(args: argparse.Namespace) -> int:
     cases = [draw(seed) for seed in seeds(args.seeds)]
     if args.show:
         print("\n".join(f"{case.seed}: {case.words('law')}" for case in cases))
+        return 0
+    if args.agree:
+        print(law_agree.report(law_agree.compare(program, cases, sources.named("patched"), jobs)))
         return 0
     runs = (*PLAIN, *laws)
     found = simulate(program, [case.words(law) for case in cases for law in runs], min(jobs, len(cases) * len(runs)))

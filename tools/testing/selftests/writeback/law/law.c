@@ -54,17 +54,16 @@ static u64 law_window(struct wblaw *s)
 	return WBT_WINDOW_NSEC;
 }
 
-/* An arm has latency of its own: there the kernel counts requests. */
 static u64 law_bytes(struct wblaw *s)
 {
-	if (!wblaw_active(s) || s->rotational)
+	if (!wblaw_active(s))
 		return U64_MAX;
 	return ((struct wbt_law *)s->priv)->limit;
 }
 
 static u64 law_max_io(struct wblaw *s)
 {
-	if (!wblaw_active(s) || s->rotational)
+	if (!wblaw_active(s))
 		return U64_MAX;
 	return ((struct wbt_law *)s->priv)->max_io;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Laws to compare with: none, stock wbt's, bytes by rate and target, kyber's. */
+/* Laws to compare with: none, stock wbt's, bytes by rate and target, kyber's, io.cost's. */
 #include "wblaw.h"
 
 /* ---- none: only the disk's tags bound what is in flight ---------------------- */
@@ -312,6 +312,133 @@ const struct wblaw_ops wblaw_kyber = {
 	.window = kyber_window,
 	.requests = kyber_requests,
 	.wake = kyber_wake,
+};
+
+/* ---- vrate: io.cost as it is without io.cost.qos, readers and writer of equal weight -- */
+
+/*
+ * A model of block/blk-iocost.c: linear costs by its own table, what the readers
+ * leave of their half goes to the writer, and a rate of virtual time by how long
+ * requests wait for a tag (no latency target is set unless somebody does).
+ * Without debts, lagging groups, a change of its table, and whoever merges.
+ */
+#define VRATE_TICK	NSEC_PER_MSEC
+#define VRATE_PAGE	4096
+
+struct vrate_cost {
+	double rbps, rrandiops, wbps, wseqiops;
+	u64 period;
+};
+
+static const struct vrate_cost vrate_hdd = {
+	174019176, 370, 178075866, 42705, 1000 * NSEC_PER_MSEC,
+};
+
+static const struct vrate_cost vrate_qd1 = {
+	245855193, 6946, 141365009, 33716, 50 * NSEC_PER_MSEC,
+};
+
+static const struct vrate_cost vrate_ssd = {
+	488636629, 8518, 427891549, 28755, 50 * NSEC_PER_MSEC,
+};
+
+struct vrate {
+	const struct vrate_cost *cost;
+	double rate, budget, reads;	/* budget, reads: ns of the device */
+	double share;			/* of the writer */
+	u64 at, period_end, waited;
+	int busy;
+	bool was_short;
+};
+
+static void vrate_setup(struct wblaw *s)
+{
+	struct vrate *p = calloc(1, sizeof(*p));
+
+	s->priv = p;
+	p->cost = s->rotational ? &vrate_hdd : s->tags == 1 ? &vrate_qd1 : &vrate_ssd;
+	p->rate = 1;
+	p->share = 1;
+	p->at = s->now;
+}
+
+/* As calc_lcoefs(): what a command costs beside its first page. */
+static double vrate_of(double bytes, double bps, double iops)
+{
+	double page = VRATE_PAGE / bps, one = 1 / iops;
+
+	return 1e9 * (bytes / bps + (one > page ? one - page : 0));
+}
+
+static void vrate_read(struct wblaw *s, u64 latency)
+{
+	struct vrate *p = s->priv;
+
+	p->reads += vrate_of(VRATE_PAGE, p->cost->rbps, p->cost->rrandiops);
+}
+
+static void vrate_sent(struct wblaw *s, u32 bytes, u64 *stamp)
+{
+	struct vrate *p = s->priv;
+
+	p->budget -= vrate_of(bytes, p->cost->wbps, p->cost->wseqiops);
+}
+
+static u64 vrate_bytes(struct wblaw *s)
+{
+	struct vrate *p = s->priv;
+	double most = p->cost->period * p->rate / 2;
+
+	p->budget = min(p->budget + (s->now - p->at) * p->rate * p->share, most);
+	p->at = s->now;
+	if (p->budget > 0)
+		return U64_MAX;
+	p->was_short = true;
+	return 0;
+}
+
+/* ioc_timer_fn() and ioc_adjust_base_vrate() */
+static void vrate_period(struct wblaw *s, struct vrate *p)
+{
+	double waits = 100. * (s->tag_wait - p->waited) / p->cost->period;
+	int level, by;
+
+	if (waits > 5)
+		p->busy = max(p->busy, 0) + 1;
+	else if (waits <= 3.75 && p->was_short)
+		p->busy = min(p->busy, 0) - 1;
+	else
+		p->busy = 0;
+	level = abs(p->busy);
+	by = level < 4 ? 0 : level < 20 ? 1 : level < 36 ? 2 : level < 44 ? 4 :
+	     level < 52 ? 8 : 16;
+	p->rate *= p->busy > 0 ? 1 - by / 100. : 1 + by / 100.;
+	p->rate = clamp_t(double, p->rate, .01, 100.);
+	p->share = 1 - min(p->reads / (p->cost->period * p->rate), .5);
+	p->reads = 0;
+	p->waited = s->tag_wait;
+	p->was_short = false;
+}
+
+static u64 vrate_window(struct wblaw *s)
+{
+	struct vrate *p = s->priv;
+
+	if (s->now >= p->period_end) {
+		if (p->period_end)
+			vrate_period(s, p);
+		p->period_end = s->now + p->cost->period;
+	}
+	return VRATE_TICK;
+}
+
+const struct wblaw_ops wblaw_vrate = {
+	.name = "vrate",
+	.setup = vrate_setup,
+	.sent = vrate_sent,
+	.read = vrate_read,
+	.window = vrate_window,
+	.bytes = vrate_bytes,
 };
 
 /* ---- fixed: so many bytes in flight, so many in one -------------------------- */

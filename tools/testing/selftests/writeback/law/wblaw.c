@@ -19,6 +19,9 @@
 #define MAX_STEPS	8
 #define MAX_QUEUES	16
 #define START_NS	(200 * NSEC_PER_MSEC)
+/* As read-latency.sh: the readers' own start, and how much later the writer's is. */
+#define READERS_NS	(2 * NSEC_PER_MSEC)
+#define WRITER_NS	(400 * NSEC_PER_MSEC)
 #define END_NS		(120 * NSEC_PER_SEC)
 
 enum kind { READ_IO, WRITE_IO, SYNC_IO, FLUSH_IO, LAST_FLUSH };
@@ -30,6 +33,7 @@ struct io {
 	u32 queue;
 	u64 due;
 	u64 since;
+	u64 asked;
 	u64 issued;
 	u64 stamp;
 	struct io *next;
@@ -47,6 +51,8 @@ struct timer_event {
 struct load {
 	char law[16];
 	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms, open, limit_kib, io_kib;
+	/* As read-latency.sh: so long the readers read, so much is written before. */
+	u32 run_ms, layout_mib;
 	/* link_mbps from a time on; time in ms */
 	u32 step_ms[MAX_STEPS], step_mbps[MAX_STEPS], steps;
 };
@@ -70,6 +76,8 @@ struct run {
 	bool send_armed;
 	struct io *spare;
 
+	u64 start, end;		/* of the writer, of the readers with run_ms */
+	bool layout;
 	u64 left, pos, acked;
 	bool over_writes;
 	u64 over;
@@ -156,6 +164,7 @@ static void to_disk(struct run *r, struct io *io)
 {
 	r->tags[io->queue]--;
 	io->issued = r->pub.now;
+	r->pub.tag_wait += r->pub.now - io->asked;
 	if (io->kind == WRITE_IO && r->ops->sent)
 		r->ops->sent(&r->pub, io->cmd.bytes, &io->stamp);
 	wbd_sim_queue(&r->sim, &io->cmd, r->pub.now);
@@ -166,6 +175,7 @@ static bool send(struct run *r, struct io *io)
 {
 	u32 q = io->queue;
 
+	io->asked = r->pub.now;
 	if (r->tags[q] && !r->wait[q]) {
 		to_disk(r, io);
 		return true;
@@ -200,6 +210,8 @@ static void writer(struct run *r)
 	struct io *io;
 	u32 bytes;
 
+	if (r->pub.now < r->start)
+		return;
 	while (r->left && !r->writer_waits && law_lets(r, &bytes)) {
 		io = new_io(r, WRITE_IO, r->pos >> 9, bytes);
 		r->pos += bytes;
@@ -215,7 +227,7 @@ static void writer(struct run *r)
 
 static void writer_soon(struct run *r)
 {
-	if (r->send_armed || !r->left || r->pub.now < START_NS)
+	if (r->send_armed || !r->left || r->pub.now < r->start)
 		return;
 	r->send_armed = true;
 	timer(r, r->pub.now + r->load.host_ns, T_SEND, 0);
@@ -241,6 +253,8 @@ static void reader(struct run *r, u32 who)
 static void next_read(struct run *r, u32 who)
 {
 	r->due[who] += rnd_exp(r, 1e9 / r->load.iops);
+	if (r->end && r->due[who] >= r->end)
+		return;
 	timer(r, max(r->due[who], r->pub.now), T_READER, who);
 }
 
@@ -275,6 +289,31 @@ static void next_sync(struct run *r)
 	timer(r, max(r->sync_due, r->pub.now), T_SYNC, 0);
 }
 
+/* Which reads are told of: those while it writes, or all of them. */
+static bool counts(struct run *r, u64 when)
+{
+	return r->end || (when >= r->start && !r->over);
+}
+
+/* The readers' file is there: they begin, and then the writer. */
+static void layout_done(struct run *r)
+{
+	u32 i;
+
+	r->layout = false;
+	r->pub.held = false;
+	r->over_writes = false;
+	r->start = r->pub.now + WRITER_NS;
+	r->end = r->pub.now + READERS_NS + r->load.run_ms * NSEC_PER_MSEC;
+	r->left = (u64)r->load.mib << 20;
+	r->pos = (u64)r->cfg.capacity_mib / 2 << 20;
+	for (i = 0; i < r->load.readers; i++) {
+		r->due[i] = r->pub.now + READERS_NS;
+		next_read(r, i);
+	}
+	timer(r, r->start, T_START, 0);
+}
+
 static void done(struct run *r, struct io *io)
 {
 	struct wblaw *s = &r->pub;
@@ -298,9 +337,9 @@ static void done(struct run *r, struct io *io)
 	case READ_IO:
 		s->reads--;
 		s->last_read = s->now;
-		if (io->due >= START_NS && !r->over)
+		if (counts(r, io->due))
 			sample(&r->due_lat, &r->due_lats, &r->due_room, s->now - io->due);
-		if (io->since >= START_NS && !r->over)
+		if (counts(r, io->since))
 			sample(&r->lat, &r->lats, &r->lat_room, s->now - io->since);
 		if (r->ops->read)
 			r->ops->read(s, took);
@@ -325,14 +364,17 @@ static void done(struct run *r, struct io *io)
 		flush(r, FLUSH_IO, io->due);
 		break;
 	case FLUSH_IO:
-		if (io->due >= START_NS && !r->over)
+		if (io->due >= r->start && !r->over)
 			sample(&r->sync_lat, &r->sync_lats, &r->sync_room,
 			       s->now - io->due);
 		if (!r->load.open)
 			next_sync(r);
 		break;
 	case LAST_FLUSH:
-		r->over = s->now;
+		if (r->layout)
+			layout_done(r);
+		else
+			r->over = s->now;
 		break;
 	}
 	io->next = r->spare;
@@ -381,7 +423,7 @@ static void simulate(struct run *r)
 {
 	struct wblaw *s = &r->pub;
 
-	while (!r->over) {
+	while (!r->over || s->now < r->end) {
 		u64 disk = wbd_sim_next(&r->sim);
 		u64 next = r->timers ? r->heap[0].when : WBD_NEVER;
 		struct wbd_cmd *cmd;
@@ -420,12 +462,12 @@ static const struct key keys[] = {
 	CFG(flush_drains), CFG(queues), CFG(queue_depth), CFG(max_io_kib),
 	CFG(rotational), CFG(jitter_ppm),
 	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed),
-	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib),
+	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib), LOAD(run_ms), LOAD(layout_mib),
 };
 
 static const struct wblaw_ops *const laws[] = {
 	&wblaw_none, &wblaw_requests, &wblaw_share, &wblaw_kyber, &wblaw_law,
-	&wblaw_fixed,
+	&wblaw_vrate, &wblaw_fixed,
 };
 
 static void fail(const char *what, const char *word)
@@ -501,6 +543,9 @@ static void one_case(char *line)
 		set(r, word);
 	if (!r->ops)
 		fail("no law=", "");
+	/* An arm has latency of its own: there the kernel counts requests. */
+	if (r->ops == &wblaw_law && r->cfg.rotational)
+		r->ops = &wblaw_requests;
 	r->cfg.queues = clamp(r->cfg.queues ?: 1U, 1U, (u32)MAX_QUEUES);
 	r->load.readers = min_t(u32, r->load.readers, MAX_READERS);
 	r->cfg.seed = r->load.seed;
@@ -521,22 +566,29 @@ static void one_case(char *line)
 	r->read_file = (u64)r->cfg.capacity_mib / 4 << 11;
 	r->pos = (u64)r->cfg.capacity_mib / 2 << 20;
 	r->left = r->load.idle_ms ? 0 : (u64)r->load.mib << 20;
+	r->start = START_NS;
+	if (r->load.run_ms) {
+		r->layout = true;
+		r->start = 0;
+		r->left = (u64)r->load.layout_mib << 20;
+		r->pos = r->read_file << 9;
+	}
 	r->pub.limit_kib = r->load.limit_kib;
 	r->pub.io_kib = r->load.io_kib;
 	if (r->ops->setup)
 		r->ops->setup(&r->pub);
-	for (i = 0; i < r->load.readers; i++)
+	for (i = 0; i < r->load.readers && !r->layout; i++)
 		next_read(r, i);
 	if (r->load.syncs) {
 		r->sync_due = rnd_exp(r, 1e9 / r->load.syncs);
 		timer(r, r->sync_due, T_SYNC, 0);
 	}
 	for (i = 0; i < r->load.steps; i++)
-		timer(r, START_NS + r->load.step_ms[i] * NSEC_PER_MSEC, T_STEP, i);
+		timer(r, r->start + r->load.step_ms[i] * NSEC_PER_MSEC, T_STEP, i);
 	if (!r->load.idle_ms)
-		timer(r, START_NS, T_START, 0);
+		timer(r, r->start, T_START, 0);
 	if (r->ops->window)
-		timer(r, START_NS, T_WINDOW, 0);
+		timer(r, r->start, T_WINDOW, 0);
 	simulate(r);
 	if (!r->over)
 		r->over = r->pub.now;
@@ -544,7 +596,7 @@ static void one_case(char *line)
 	qsort(r->due_lat, r->due_lats, sizeof(u64), compare);
 	qsort(r->sync_lat, r->sync_lats, sizeof(u64), compare);
 	printf("drain_s=%.6f reads=%u p50=%.4f p99=%.4f p9995=%.4f max=%.4f ",
-	       (r->over - START_NS) / 1e9, r->lats, at(r->lat, r->lats, .5),
+	       (r->over - r->start) / 1e9, r->lats, at(r->lat, r->lats, .5),
 	       at(r->lat, r->lats, .99), at(r->lat, r->lats, .9995), at(r->lat, r->lats, 1));
 	printf("due_p9995=%.4f syncs=%u sync_p99=%.4f\n", at(r->due_lat, r->due_lats, .9995),
 	       r->sync_lats, at(r->sync_lat, r->sync_lats, .99));

@@ -44,6 +44,7 @@ struct wblaw_ops {
  * @inflight_bytes: the same in bytes
  * @reads: at the disk or waiting for a tag
  * @last_read: when one was submitted or completed last
+ * @tag_wait: how long requests have waited for a tag, all together, ns
  * @held: a write waits for the law
  * @priv: the law's own
  */
@@ -56,6 +57,7 @@ struct wblaw {
 	u64 inflight_bytes;
 	u32 reads;
 	u64 last_read;
+	u64 tag_wait;
 	bool held;
 	u32 limit_kib;
 	u32 io_kib;
@@ -69,6 +71,6 @@ static inline bool wblaw_active(const struct wblaw *s)
 }
 
 extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;
-extern const struct wblaw_ops wblaw_fixed;
+extern const struct wblaw_ops wblaw_vrate, wblaw_fixed;
 
 #endif
