@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from wbtop.errors import WbError
 
 from . import axes as ax
+from . import zoo
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,7 @@ SUITES = {s.name: s for s in (
     Suite("block", "acceptance of throttling: disks, fs, schedulers, large requests, no readers, fsync, stacks", _BLOCK,
           5),
     Suite("lanes", "cells that 'wb lanes' runs in the exact and in the fast lane", _LANES),
+    Suite(zoo.SUITE, "devices that people have, with the source of each one's numbers", _cells(*zoo.lines()), 3),
     Suite("guide", "limits of dirty memory as published, on each disk; a stick in machines of several sizes", _GUIDE),
     Suite("read-latency", "the matrix: readers, disks, file systems, schedulers, writers, wbt, request sizes", _MATRIX),
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),

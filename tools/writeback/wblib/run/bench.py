@@ -10,6 +10,7 @@ from pathlib import Path
 
 from wblib.base.proc import cpus, say
 from wblib.catalog import axes as ax
+from wblib.catalog import zoo
 from wblib.catalog.spec import CPU, RunSpec, specs
 from wblib.catalog.suites import SUITES, Job, Suite, in_lane, jobs, left_out, seeds, suite
 from wblib.guest import qemu
@@ -20,6 +21,7 @@ from wbtop import ranges
 from wbtop.errors import WbError
 from wbtop.stats import number, summary, table
 
+from . import zoo_report
 from .runner import run_many
 
 KERNELS = ("stock", "patched", "tree")
@@ -32,6 +34,8 @@ examples:
   wb bench reference --kernel stock patched stock@7.3 patched@7.3     on both kernel lines
   wb bench all --dry-run                     what would run, and for how long
   wb bench block --shard 2/8 -j 4            the second eighth of it, on one of eight machines
+  wb bench zoo --list                        its devices, with the source of each one's numbers
+  wb bench zoo --lane fast --kernel stock patched --seeds 3
   wb bench block --list-cells | parallel -j2 any scheduler: a 'wb run' command per line
 Finished runs are kept: the same command again goes on where it was stopped.
 Each cell is one guest of its own, so shards need nothing of each other; give the
@@ -157,6 +161,14 @@ def run(args: argparse.Namespace) -> int:
     parallel = check_jobs(args.jobs)
     cpu = qemu.check_cpu(args.cpu, args.lane)
     job_list = [j for j in map(functools.partial(in_lane, args.lane), jobs(chosen.cells, kernels, seed_list)) if j]
+    if args.list:
+        if chosen.name != zoo.SUITE:
+            raise WbError(f"--list is for {zoo.SUITE}; --list-cells prints the runs of any suite", 2)
+        print("\n".join(map(str, zoo.devices())))
+        return 0
+    if chosen.name == zoo.SUITE:
+        job_list = [j for j in job_list if zoo.needed(j.axes, j.kernel, lane=args.lane,
+                                                      first=(j.kernel, j.seed) == (kernels[0], seed_list[0]))]
     if args.shard is not None:
         job_list = shard(args.shard, job_list)
     for note in left_out(chosen.cells, kernels, args.lane):
@@ -183,7 +195,9 @@ def run(args: argparse.Namespace) -> int:
         return code
     if args.json:
         store.write_file(Path(args.json), text.encode())
-    if len(kernels) == 2 and args.shard is None:
+    if chosen.name == zoo.SUITE:
+        print(zoo_report.render(found))
+    elif len(kernels) == 2 and args.shard is None:
         print(render_pair(found, *kernels))
     else:
         for kernel in kernels:
@@ -210,5 +224,6 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")
     p.add_argument("--shard", metavar="I/N", help="only every N-th run from the I-th on: one of N machines")
     p.add_argument("--list-cells", action="store_true", help="print a 'wb run' command for each run, and run nothing")
+    p.add_argument("--list", action="store_true", help="of zoo: print its devices, and run nothing")
     p.add_argument("--dry-run", action="store_true", help="print what would run, and for how long")
     p.set_defaults(func=run)
