@@ -21,6 +21,8 @@
 #	page	space ends in the middle of a page: write() fails, it is not short
 #	quota	a user writes into what fallocate gave him, his quota is used up, and
 #		the extent that writeback splits in his fsync needs a block
+#	trim	a file is removed, the journal fails, and what is free is discarded: the
+#		removal never happened, so the file has to be there
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -48,19 +50,20 @@ readonly ZEROED_PAGES=165 ZEROED_TRIES=8
 readonly DISCARDED_PAGES=200
 # Not a number of whole pages
 readonly PAGE_FREE_KIB=6
-readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota)
+readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
+readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota trim)
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=3 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
-	[quota]=$((3 * ${#EXT4_MOUNTS[@]}))
+	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=4
 )
 
 about title \
 	"ext4 with no block left for a split, and with write errors: the data or an error, never old data"
 about replays "none: fails on the stock kernel, which loses data and lets fsync return 0"
 about wall 60
-about programs awk cmp dd fallocate filefrag mke2fs e2fsck xfs_io xfs_quota setpriv
+about programs awk cmp dd debugfs fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2
 about series
 axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
@@ -310,6 +313,32 @@ run_quota() {
 	disk_teardown
 }
 
+# run_trim(options) - two results
+run_trim() {
+	local journal
+	fresh "$1" || die "no file system"
+	head -c "${TRIM_MIB}M" /dev/zero | tr '\0' B > "$MNT/file"
+	sync -f "$MNT"
+	journal=$(debugfs -R "blocks <8>" "$DISK_DEV" 2> /dev/null | awk '{ print $1 * 8 }')
+	wbdisk_set test fail_range "write $journal $TRIM_JOURNAL_SECTORS eio"
+	rm "$MNT/file"
+	sync -f "$MNT" 2> /dev/null
+	check "$1: trim: the journal is aborted" eval "dmesg_new | grep -q 'Aborting journal'"
+	# "discard" does it on its own, behind the commit.
+	if [[ $1 = *discard ]]; then
+		sleep 1
+	else
+		note "$(fstrim -v "$MNT" 2>&1)"
+	fi
+	wbdisk_set test fail_range ""
+	umount "$MNT"
+	ext4_mount "$1" || die "cannot mount again"
+	check "$1: trim: the file is there" \
+		cmp -s "$MNT/file" <(head -c "${TRIM_MIB}M" /dev/zero | tr '\0' B)
+	umount_fs "$MNT"
+	disk_teardown
+}
+
 # each(cmd...) - once for each way to mount
 each() {
 	local options
@@ -361,6 +390,11 @@ part_page() {
 
 part_quota() {
 	each run_quota
+}
+
+part_trim() {
+	run_trim delalloc
+	run_trim delalloc,discard
 }
 
 wb_begin

@@ -273,10 +273,6 @@ static int do_reserve(void)
 	__s64 len;
 	int fd;
 
-	if (strstr(options[0], "data_err=abort")) {
-		errno = EPERM;
-		return -1;
-	}
 	snprintf(path, sizeof(path), "/sys/fs/ext4/%s/reserved_clusters",
 		 strrchr(device, '/') + 1);
 	snprintf(value, sizeof(value), "%u", rnd(2) ? 0 : 1 + (unsigned int)rnd(1024));
@@ -336,18 +332,10 @@ static int do_reclaim(void)
 	return put(RECLAIM, value) && errno != EAGAIN ? -1 : 0;
 }
 
-/*
- * Not where the journal may be aborted: what the transactions that are lost then had
- * freed is free for the kernel, but not for the journal's replay.
- */
 static int do_trim(void)
 {
 	struct fstrim_range range = { 0, -1ULL, 0 };
 
-	if (strstr(options[0], "data_err=abort")) {
-		errno = EPERM;
-		return -1;
-	}
 	return ioctl(root, FITRIM, &range);
 }
 
