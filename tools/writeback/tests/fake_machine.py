@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from wbtop.tune_measure import Measured
-from wbtop.watch_read import Machine
+from wbtop.machine import Machine
+from wbtop.tune.measure import Measured
 
 MIB = 1 << 20
 DEV, PART = "8:0", "8:1"

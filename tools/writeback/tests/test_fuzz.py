@@ -19,8 +19,8 @@ from wblib import cli
 from wblib.base.proc import sha256_text
 from wblib.kernel import build as kernels
 from wblib.results import store
-from wbtop import tune
 from wbtop.errors import WbError
+from wbtop.tune import command as tune
 
 ROUNDS = 150
 # No "\0": a command line cannot hold one.

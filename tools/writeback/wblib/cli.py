@@ -12,7 +12,8 @@ from wbtop.cli import guarded
 
 MODULES = ("run.command", "run.bench", "run.lanes", "results.compare", "run.demo", "report.plot", "report.command",
            "check.tiers", "check.stress", "check.foreign", "guest.shell", "kernel.build", "ship.deb", "series.command",
-           "series.law", "figures.command", "wbtop.watch", "run.tune", "wbtop.field", "ship.package", "results.lab")
+           "series.law", "figures.command", "wbtop.watch.command", "run.tune", "wbtop.field.command", "ship.package",
+           "results.lab")
 # Commands for any machine, which know no base.
 NO_BASE = ("figures", "watch", "tune", "field", "package", "compare", "plot", "report")
 EXAMPLES = """\

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from . import VERSION
 from .errors import WbError
 
-MODULES = ("watch", "tune", "field")
+MODULES = ("watch.command", "tune.command", "field.command")
 EXAMPLES = """\
 examples:
   sudo wb watch                  who is throttled now, by which limit, and what helps

@@ -24,7 +24,7 @@ def test_python_only_adds() -> None:
     plain, more = initramfs._collect("slim"), initramfs._collect("slim", python=True)
     assert plain.items() <= more.items()
     added = more.keys() - plain.keys()
-    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/run/tune.py", "opt/wb/wbtop/tune.py"} <= added
+    assert {"usr/bin/python3", "opt/wb/wb", "opt/wb/wblib/run/tune.py", "opt/wb/wbtop/tune/command.py"} <= added
     assert not any("dist-packages" in name or "__pycache__" in name for name in added)
 
 

@@ -8,7 +8,7 @@ import pytest
 from wblib.cli import main
 from wblib.results.store import Result
 from wblib.run import command, local
-from wbtop.watch_read import Machine
+from wbtop.machine import Machine
 
 
 @pytest.fixture(autouse=True)

@@ -138,7 +138,7 @@ def test_in_a_clean_root(root: Path, built: tuple[Path, Path]) -> None:
         assert inside(root, wb, "--version").stdout == f"wb {package.VERSION}\n"
         # Every module, none of them the rig's or of somebody's site-packages.
         imported = inside(root, "python3", "-X", "importtime", wb, "--help").stderr
-        assert "wbtop.field" in imported
+        assert "wbtop.field.load" in imported
         assert "wblib" not in imported
         assert inside(root, wb, "watch", "--interval", "0", check=False).returncode == 2
     complete = ("source /usr/share/bash-completion/completions/wb; COMP_WORDS=(wb watch --op); COMP_CWORD=2; _wb; "

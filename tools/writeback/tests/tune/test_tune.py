@@ -13,10 +13,11 @@ from fake_machine import LIMIT, MIB, PART, FakeMachine, measured
 from wblib.catalog import axes
 from wblib.cli import main
 from wblib.run import tune_simulate
-from wbtop import tune as tune_command
-from wbtop import tune_facts, tune_profiles, tune_rules
-from wbtop.tune_apply import BACKUP
-from wbtop.tune_measure import Measured
+from wbtop.tune import command as tune_command
+from wbtop.tune import facts as tune_facts
+from wbtop.tune import profiles, rules
+from wbtop.tune.apply import BACKUP
+from wbtop.tune.measure import Measured
 
 
 @pytest.fixture(name="fake")
@@ -118,7 +119,7 @@ def test_where_to_save_is_known_to_be_writable_before_the_measurement(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wbtop.tune.measure", interrupted)
+    monkeypatch.setattr("wbtop.tune.command.measure", interrupted)
     words = ["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--save"]
     assert main([*words, f"{tmp_path}/no/m.json"]) == 2
     assert capsys.readouterr().err == f"wb: --save {tmp_path}/no/m.json: No such file or directory\n"
@@ -145,7 +146,7 @@ def test_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 def plan(fake: FakeMachine, goal: str, rate: float = 450.0, kernel: str | None = None) -> tune_simulate.Plan:
     facts = tune_facts.read(fake.machine, "/srv", PART)
     m = measured(rate)
-    return tune_simulate.plan(facts, m, tune_rules.recommend(facts, m, goal), goal, kernel)
+    return tune_simulate.plan(facts, m, rules.recommend(facts, m, goal), goal, kernel)
 
 
 def settings(text: str) -> dict[str, str]:
@@ -218,7 +219,7 @@ def verified(fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     def measure(_directory: Path, **words: object) -> Measured:
         calls.append(words)
         return rounds(358.0, 30000.0) if len(calls) == 1 else after
-    monkeypatch.setattr("wbtop.tune.measure", measure)
+    monkeypatch.setattr("wbtop.tune.command.measure", measure)
     code = main(["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--apply", *more])
     assert [c.get("loaded_mib") for c in calls[1:]] in ([64], [])
     return code
@@ -259,7 +260,7 @@ def test_ctrl_c_while_verifying_says_that_it_is_applied(fake: FakeMachine, tmp_p
         if "loaded_mib" in words:
             raise KeyboardInterrupt
         return rounds(358.0, 30000.0)
-    monkeypatch.setattr("wbtop.tune.measure", interrupted)
+    monkeypatch.setattr("wbtop.tune.command.measure", interrupted)
     assert main(["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--apply"]) == 130
     assert "the settings are applied, but not verified" in capsys.readouterr().err
 
@@ -293,7 +294,7 @@ def test_a_profile_for_tuned(fake: FakeMachine, tmp_path: Path, m: Path, capsys:
     text = (where / "tuned.conf").read_text()
     assert "include" not in text
     fake.write("/etc/tuned/calm-writeback/tuned.conf", text)
-    assert tune_profiles.profile_settings(fake.machine, "calm-writeback") == {
+    assert profiles.profile_settings(fake.machine, "calm-writeback") == {
         "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
 
 
@@ -347,7 +348,7 @@ def test_a_profile_for_a_tuned_with_the_plugin_vm(fake: FakeMachine, tmp_path: P
         assert ("[sysctl]" in written) != plugin
         if plugin:
             fake.write("/etc/tuned/profiles/calm/tuned.conf", written)
-            assert tune_profiles.profile_settings(fake.machine, "calm") == {
+            assert profiles.profile_settings(fake.machine, "calm") == {
                 "vm.dirty_bytes": str(1 << 30), "vm.dirty_background_bytes": str(1 << 29)}
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from fake_machine import PART, FakeMachine, measured
 
-from wbtop import tune_apply, tune_facts, tune_persist, tune_rules
 from wbtop.errors import WbError
-from wbtop.tune_apply import BACKUP
-from wbtop.tune_profiles import SYSCTL_FILE, UDEV_FILE
-from wbtop.watch_read import Machine
+from wbtop.machine import Machine
+from wbtop.tune import apply as tune_apply
+from wbtop.tune import facts as tune_facts
+from wbtop.tune import persist
+from wbtop.tune import rules as tune_rules
+from wbtop.tune.apply import BACKUP
+from wbtop.tune.profiles import SYSCTL_FILE, UDEV_FILE
 
 DIRTY = "/proc/sys/vm/dirty_bytes"
 
@@ -101,13 +104,13 @@ def test_the_later_value_of_a_key_is_the_one_of_the_next_boot(kernel: Kernel) ->
         assert said in ([], [kernel.read(f"/proc/sys/vm/{name}").strip()])
     facts = tune_facts.read(kernel.machine, "/srv", PART)
     two = [tune_rules.Advice(f"vm.{name}", "", "", "1", name) for name in ("dirty_bytes", "dirty_expire_centisecs")]
-    text = tune_persist.sysctl_text([tune_rules.Advice("vm.dirty_ratio", "", "", "5", "why")],
-                                    tune_persist.sysctl_text(two))
-    assert text == tune_persist.HEAD + "# dirty_expire_centisecs\nvm.dirty_expire_centisecs = 1\n" \
+    text = persist.sysctl_text([tune_rules.Advice("vm.dirty_ratio", "", "", "5", "why")],
+                               persist.sysctl_text(two))
+    assert text == persist.HEAD + "# dirty_expire_centisecs\nvm.dirty_expire_centisecs = 1\n" \
                                        "# why\nvm.dirty_ratio = 5\n"
     rules = ""
     for key, value in (("wbt_lat_usec", "1"), ("scheduler", "bfq"), ("wbt_lat_usec", "2")):
-        rules = tune_persist.udev_text(facts, [tune_rules.Advice(f"queue.sda.{key}", "", "", value, "")], rules)
+        rules = persist.udev_text(facts, [tune_rules.Advice(f"queue.sda.{key}", "", "", value, "")], rules)
     assert rules.endswith('=="Model_3_S1234", ATTR{queue/scheduler}="bfq", ATTR{queue/wbt_lat_usec}="2"\n')
 
 

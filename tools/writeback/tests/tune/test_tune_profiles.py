@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeMachine
 
-from wbtop import tune_profiles
-from wbtop.tune_profiles import TUNED, conflicts, profile_settings
+from wbtop.tune import profiles
+from wbtop.tune.profiles import TUNED, conflicts, profile_settings
 
 KEYS = ["vm.dirty_bytes", "queue.sda.scheduler", "bdi.max_bytes"]
 
@@ -68,7 +68,7 @@ def test_other_files(fake: FakeMachine) -> None:
     fake.write("/usr/lib/sysctl.d/10-dist.conf", "vm/dirty_bytes=2\n")
     fake.write("/usr/lib/sysctl.d/99-mine.conf", "vm.dirty_bytes = 3\n")  # hidden by the one in /etc
     fake.write("/etc/sysctl.conf", "vm.dirty_background_bytes=4\n")
-    fake.write(tune_profiles.SYSCTL_FILE, "vm.dirty_bytes = 9\n")
+    fake.write(profiles.SYSCTL_FILE, "vm.dirty_bytes = 9\n")
     fake.write("/etc/udev/rules.d/60-io.rules", 'KERNEL=="sd*", \\\n  ATTR{queue/scheduler}="bfq"\n')
     found = {(c.who.rsplit("/", 1)[1], c.setting, c.wins) for c in conflicts(fake.machine, KEYS)}
     assert found == {("10-dist.conf", "vm.dirty_bytes = 2", False), ("99-mine.conf", "vm.dirty_ratio = 5", True),

@@ -8,11 +8,12 @@ import pytest
 from fake_machine import BACKGROUND, LIMIT, MIB, PART, FakeMachine, measured
 
 from wblib.base.paths import ROOT
-from wbtop import tune_facts, tune_rules
 from wbtop.errors import WbError
-from wbtop.tune_evidence import EVIDENCE
-from wbtop.tune_measure import Measured
-from wbtop.tune_rules import Advice
+from wbtop.tune import facts as tune_facts
+from wbtop.tune import rules
+from wbtop.tune.evidence import EVIDENCE
+from wbtop.tune.measure import Measured
+from wbtop.tune.rules import Advice
 
 
 @pytest.fixture(name="fake")
@@ -22,7 +23,7 @@ def _fake(tmp_path: Path) -> FakeMachine:
 
 def advice(fake: FakeMachine, goal: str, m: Measured | None = None, hold: float | None = None) -> dict[str, Advice]:
     facts = tune_facts.read(fake.machine, "/srv", PART)
-    return {a.key: a for a in tune_rules.recommend(facts, m or measured(), goal, hold)}
+    return {a.key: a for a in rules.recommend(facts, m or measured(), goal, hold)}
 
 
 def test_facts(fake: FakeMachine) -> None:
@@ -184,7 +185,7 @@ def test_wrong_goal_and_dead_disk(fake: FakeMachine) -> None:
 
 
 def test_every_line_has_a_reason_and_every_change_an_effect_or_formula(fake: FakeMachine) -> None:
-    for goal in tune_rules.GOALS:
+    for goal in rules.GOALS:
         for rate in (5.0, 450.0, 3000.0):
             for a in advice(fake, goal, measured(rate)).values():
                 assert len(a.reason) > 20, a
@@ -193,7 +194,7 @@ def test_every_line_has_a_reason_and_every_change_an_effect_or_formula(fake: Fak
 
 def test_every_citation_has_its_effect_and_command() -> None:
     """The numbers are of 'wb figures', whose lint compares them with the results."""
-    source = (ROOT / "tools/writeback/wbtop/tune_rules.py").read_text()
+    source = (ROOT / "tools/writeback/wbtop/tune/rules.py").read_text()
     cited = set(re.findall(r"cite\(['\"](\w+)", source)) | {"database", "bytes", "bytes_fsync"}
     assert cited == set(EVIDENCE)
     for name, e in EVIDENCE.items():

@@ -17,7 +17,7 @@ from wblib.ship import package
 TOP = Path(__file__).resolve().parents[2] / "wbtop"
 
 
-@pytest.mark.parametrize("path", sorted(TOP.glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(TOP.rglob("*.py")), ids=lambda p: str(p.relative_to(TOP)))
 def test_a_module_stands_alone(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
     for node in ast.walk(tree):

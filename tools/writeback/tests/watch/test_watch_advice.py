@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wbtop.watch_advice import diagnose
+from wbtop.watch.advice import diagnose
 
 MIB = 1 << 20
 CALM = "nothing is held up by writeback"

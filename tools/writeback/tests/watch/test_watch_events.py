@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeMachine
 
-from wbtop import watch_openmetrics, watch_sample
 from wbtop.cli import main
 from wbtop.errors import WbError
-from wbtop.watch_events import parse_format
-from wbtop.watch_report import report
-from wbtop.watch_trace import SLEEP_EVENT, _format, parse_reads, parse_sleeps
-from wbtop.watch_view import render
+from wbtop.watch import openmetrics, sample
+from wbtop.watch.events import parse_format
+from wbtop.watch.report import report
+from wbtop.watch.trace import SLEEP_EVENT, _format, parse_reads, parse_sleeps
+from wbtop.watch.view import render
 
 OLD = ('print fmt: "bdi %s: limit=%lu setpoint=%lu dirty=%lu bdi_setpoint=%lu bdi_dirty=%lu dirty_ratelimit=%lu '
        'task_ratelimit=%lu dirtied=%u dirtied_pause=%u paused=%lu pause=%ld period=%lu think=%ld cgroup_ino=%lu", '
@@ -47,8 +47,8 @@ def test_what_is_not_understood_is_counted_and_said(tmp_path: Path) -> None:
     fake = FakeMachine(tmp_path)
     _, _, unknown = parse_sleeps([HEAD + "bdi 8:0: " + VALUES.format("wb")], parse_format(OLD))
     assert unknown == 1
-    from wbtop.watch_report import Traced
-    now = watch_sample.sample(fake.machine, counters=False)
+    from wbtop.watch.report import Traced
+    now = sample.sample(fake.machine, counters=False)
     notes = report(now, now, Traced([], 0, {}, lambda _: None, {}, unknown))["notes"]
     assert any("1 trace lines were not understood" in n for n in notes)
 
@@ -57,7 +57,7 @@ def test_a_format_without_what_is_needed_is_an_error(tmp_path: Path) -> None:
     fake = FakeMachine(tmp_path)
     fake.write(f"/sys/kernel/tracing/{SLEEP_EVENT}/format", OLD.replace("pause=%ld", "sleep=%ld")
                .replace("REC->pause", "REC->sleep"))
-    from wbtop.watch_events import SLEEP_FORMAT
+    from wbtop.watch.events import SLEEP_FORMAT
     with pytest.raises(WbError, match="has no pause"):
         _format(fake.machine, SLEEP_EVENT, SLEEP_FORMAT)
 
@@ -85,7 +85,7 @@ def test_every_bdi_has_a_name(tmp_path: Path) -> None:
         fake.write(f"/sys/class/bdi/{bdi}/max_ratio", "1\n")
     fake.write("/proc/diskstats", fake.read("/proc/diskstats") + "   7 0 loop0 1 0 8 1 1 0 8 1 0 1 1 0 0 0 0 0 0\n")
     fake.write("/sys/block/loop0/loop/backing_file", "/srv/x.img\n")
-    found = watch_sample.sample(fake.machine, counters=False).devices
+    found = sample.sample(fake.machine, counters=False).devices
     assert {d.bdi: (d.name, d.what) for d in found.values()} == {
         "8:0": ("sda", ""), "0:52": ("0:52", "nfs4 /mnt/my nas"), "btrfs-1": ("btrfs-1", "btrfs /b"),
         "7:0": ("loop0", "/srv/x.img")}
@@ -97,15 +97,15 @@ def test_writers_are_named_without_a_sleep(tmp_path: Path) -> None:
     fake.write("/proc/9/comm", "dd\n")
     fake.write("/proc/9/io", "write_bytes: 1000\ncancelled_write_bytes: 0\n")
     fake.write("/proc/pressure/io", "some avg10=0 avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n")
-    old = watch_sample.sample(fake.machine, counters=False)
+    old = sample.sample(fake.machine, counters=False)
     time.sleep(0.01)
     fake.write("/proc/9/io", "write_bytes: 9001000\ncancelled_write_bytes: 0\n")
     fake.write("/proc/pressure/io", "some avg10=0 avg60=0 avg300=0 total=5000\nfull avg10=0 avg60=0 avg300=0 total=0\n")
-    found = report(old, watch_sample.sample(fake.machine, counters=False), None)
+    found = report(old, sample.sample(fake.machine, counters=False), None)
     assert [(w["pid"], w["comm"]) for w in found["writers"]] == [(9, "dd")]
     assert found["writers"][0]["dirty_rate"] > 1e6
     assert found["pressure"]["io"]["some"] > 0
-    text = watch_openmetrics.text(found)
+    text = openmetrics.text(found)
     assert text.endswith("# EOF\n")
     assert 'wb_pressure_ratio{resource="io",kind="some"}' in text
     for columns in (40, 60, 80):

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeMachine
 
-from wbtop import watch_openmetrics
 from wbtop.cli import main
-from wbtop.watch_events import COMPLETE_FORMAT, parse_format
-from wbtop.watch_trace import _READ_NEEDED, Sleep, parse_reads
+from wbtop.watch import openmetrics
+from wbtop.watch.events import COMPLETE_FORMAT, parse_format
+from wbtop.watch.trace import _READ_NEEDED, Sleep, parse_reads
 
 TOP = Path(__file__).resolve().parents[2]
 WB = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOP)!r})\nfrom wbtop.cli import main\n"
@@ -173,7 +173,7 @@ def test_openmetrics_is_what_a_scraper_takes(root: Path, tmp_path: Path, capsys:
     assert main(["watch", "--root", str(root), "--once", "--interval", "0.1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     found["devices"][0]["name"] = 'a"b\\c\nd'
-    *lines, end = watch_openmetrics.text(found).splitlines()
+    *lines, end = openmetrics.text(found).splitlines()
     assert end == "# EOF"
     family, seen = "", set()
     for line in lines:
@@ -242,7 +242,7 @@ def test_sleeps_before_the_interval_do_not_count(root: Path, monkeypatch: pytest
 
         def reads(self) -> tuple[dict[str, list[float]], int]:
             return {}, 0
-    monkeypatch.setattr("wbtop.watch.Trace", Before)
+    monkeypatch.setattr("wbtop.watch.command.Trace", Before)
     assert main(["watch", "--root", str(root), "--once", "--interval", "0.1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["source"], found["tasks"]) == ("tracepoints", [])

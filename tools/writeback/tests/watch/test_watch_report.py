@@ -9,12 +9,12 @@ import pytest
 from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
 from wblib.cli import main
-from wbtop import watch_sample, watch_trace
-from wbtop.watch_read import Dirty
-from wbtop.watch_report import Traced, cause_of, report, state_of
-from wbtop.watch_sample import Device, Sample, Task
-from wbtop.watch_trace import Sleep
-from wbtop.watch_view import render
+from wbtop.machine import Dirty
+from wbtop.watch import sample, trace
+from wbtop.watch.report import Traced, cause_of, report, state_of
+from wbtop.watch.sample import Device, Sample, Task
+from wbtop.watch.trace import Sleep
+from wbtop.watch.view import render
 
 FREERUN = (LIMIT + BACKGROUND) // 2
 
@@ -50,17 +50,17 @@ def counters(fake: FakeMachine, total: int, global_us: int, cgroup_us: int, devi
 def test_sample_of_a_stock_kernel(fake: FakeMachine) -> None:
     fake.write("/sys/kernel/debug/bdi/8:0/stats", "BdiWriteback:   1024 kB\nBdiReclaimable:   2048 kB\n"
                "BdiWriteBandwidth:   100 kBps\nstate: 1\n")
-    found = watch_sample.sample(fake.machine, counters=False)
+    found = sample.sample(fake.machine, counters=False)
     disk = found.devices["8:0"]
     assert (disk.name, disk.writeback, disk.dirty) == ("sda", 1 << 20, 2 << 20)
     assert (disk.bandwidth, disk.drain) == (102400, None)
     assert disk.policy is None
     fake.write("/sys/block/sda/queue/wbt_policy", "requests [bytes]\n")
-    assert watch_sample.sample(fake.machine, counters=False).devices["8:0"].policy == "bytes"
+    assert sample.sample(fake.machine, counters=False).devices["8:0"].policy == "bytes"
     assert disk.stat is not None
     assert (disk.stat.write_bytes, disk.stat.inflight_writes, disk.limited) == (20480 * 512, 4, False)
     assert found.total is None
-    assert not watch_sample.has_counters(fake.machine)
+    assert not sample.has_counters(fake.machine)
 
 
 @pytest.mark.parametrize(("strict", "drain", "default", "limited"), [
@@ -72,7 +72,7 @@ def test_a_limit_of_the_device(fake: FakeMachine, strict: str, drain: str | None
     if drain is not None:
         fake.bdi(max_drain_ms=drain)
         fake.write("/proc/sys/vm/dirty_drain_ms", f"{default}\n")
-    assert watch_sample.sample(fake.machine, counters=False).devices["8:0"].limited is limited
+    assert sample.sample(fake.machine, counters=False).devices["8:0"].limited is limited
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -82,7 +82,7 @@ def test_broken_files(fake: FakeMachine, name: str, text: str) -> None:
     counters(fake, 1000, 1000, 0, 0)
     process(fake, 10, us=1000)
     fake.write(name, text)
-    found = watch_sample.sample(fake.machine, counters=True)
+    found = sample.sample(fake.machine, counters=True)
     assert found.dirty is not None
     json.dumps(report(found, found, None))
 
@@ -118,12 +118,12 @@ def at(found: Sample, seconds: float) -> Sample:
 def test_report_from_tracepoints(fake: FakeMachine) -> None:
     process(fake, 10, name="dd\x1b[2J")
     fake.write("/proc/11/status", "Name:\tdd\nTgid:\t10\n")  # a thread of the same
-    old = at(watch_sample.sample(fake.machine, counters=False), 0.0)
+    old = at(sample.sample(fake.machine, counters=False), 0.0)
     fake.write("/proc/diskstats", "   8       0 sda 300 0 2400 90 30 0 61440 30 0 40 80 0 0 0 0 0 0\n")
-    new = at(watch_sample.sample(fake.machine, counters=False), 2.0)
+    new = at(sample.sample(fake.machine, counters=False), 2.0)
     reads = {"8:0": [float(n) for n in range(1, 201)]}
     traced = Traced([sleep(), sleep(11, pause=150), sleep(12, dirty=5, cgroup=77)], 3, reads,
-                    lambda pid: watch_sample.task(fake.machine, pid), {77: "/system.slice/db", 1: "/"})
+                    lambda pid: sample.task(fake.machine, pid), {77: "/system.slice/db", 1: "/"})
     found = report(old, new, traced)
     assert found["source"] == "tracepoints"
     assert found["throttle"] == {"sleeps": 3, "slept_ms": 250.0,
@@ -151,12 +151,12 @@ def test_report_from_counters(fake: FakeMachine) -> None:
     process(fake, 10, us=400_000)
     process(fake, 20, us=900_000, start=1)
     process(fake, 30, us=5000)
-    old = at(watch_sample.sample(fake.machine, counters=True), 0.0)
+    old = at(sample.sample(fake.machine, counters=True), 0.0)
     counters(fake, 3_000_000, 600_000, 2_300_000, 100_000)
     process(fake, 10, us=1_900_000)
     process(fake, 20, us=500_000, start=2)  # a new process with an old number
-    new = at(watch_sample.sample(fake.machine, counters=True), 2.0)
-    traced = Traced([sleep(pause=40, dirty=5, cgroup=77)], 0, {}, lambda pid: watch_sample.task(fake.machine, pid), {})
+    new = at(sample.sample(fake.machine, counters=True), 2.0)
+    traced = Traced([sleep(pause=40, dirty=5, cgroup=77)], 0, {}, lambda pid: sample.task(fake.machine, pid), {})
     found = report(old, new, traced)
     assert found["source"] == "counters"
     assert found["throttle"] == {"sleeps": 2000, "slept_ms": 2000.0,
@@ -170,7 +170,7 @@ def test_report_from_counters(fake: FakeMachine) -> None:
 
 def test_bytes_in_flight_of_the_patched_kernel(fake: FakeMachine) -> None:
     fake.write("/sys/kernel/debug/block/sda/rqos/wbt/bytes", "inflight 393216\nheld_bytes 1000\nheld 2\nlimit 400000\n")
-    found = watch_sample.sample(fake.machine, counters=False)
+    found = sample.sample(fake.machine, counters=False)
     disk = report(found, found, None)["devices"][0]
     assert (disk["inflight_bytes"], disk["inflight_estimated"], disk["wbt_limit"]) == (393216, False, 400000)
 
@@ -199,7 +199,7 @@ def test_command_where_no_instance_can_be_made(
 ) -> None:
     if with_counters:
         counters(fake, 10, 10, 0, 0)
-    fake.write(f"/sys/kernel/tracing/{watch_trace.SLEEP_EVENT}/format", "")  # and no instances/
+    fake.write(f"/sys/kernel/tracing/{trace.SLEEP_EVENT}/format", "")  # and no instances/
     assert watch(fake, "--once", "--json") == 0
     out = capsys.readouterr()
     assert json.loads(out.out)["source"] == source
@@ -218,7 +218,7 @@ def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_ends_the_live_view(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
-    monkeypatch.setattr("wbtop.watch.time.sleep", interrupt)
+    monkeypatch.setattr("wbtop.watch.command.time.sleep", interrupt)
     assert watch(fake) == 0
     assert watch(fake, "--once") == 130
 
@@ -243,17 +243,17 @@ def test_wrong_usage(fake: FakeMachine) -> None:
 
 
 def test_unknown_task(fake: FakeMachine) -> None:
-    assert watch_sample.task(fake.machine, 4242) is None
+    assert sample.task(fake.machine, 4242) is None
     assert Task("x", "", 0, None).throttle is None
-    assert watch_trace.tracefs(fake.machine) is None
+    assert trace.tracefs(fake.machine) is None
 
 
 def test_what_is_wrong_stays_on_a_low_terminal(fake: FakeMachine) -> None:
     """At 80 x 24 the line that says what is wrong had scrolled away as soon as there was something to show."""
     machine = fake.machine
-    old = watch_sample.sample(machine, counters=False)
+    old = sample.sample(machine, counters=False)
     sleeps = [sleep(pid=n, pause=100) for n in range(10, 30)]
-    found = report(old, watch_sample.sample(machine, counters=False),
+    found = report(old, sample.sample(machine, counters=False),
                    Traced(sleeps, 0, {}, lambda pid: (pid, Task(f"dd{pid}", "/a", 0, None)), {}))
     found["writers"] = [{"pid": n, "comm": "dd", "dirty_rate": 10**6} for n in range(10)]
     found["diagnosis"] = {"what": "dd sleeps", "fix": "less of it"}
@@ -275,11 +275,11 @@ def test_a_shell_does_not_sleep_for_its_children(fake: FakeMachine) -> None:
     counters(fake, 1000, 1000, 0, 0)
     process(fake, 1, us=0, name="init")
     process(fake, 67, us=5_000_000)
-    old = watch_sample.sample(fake.machine, counters=True)
+    old = sample.sample(fake.machine, counters=True)
     fake.write("/proc/1/io", "dirty_throttle: 129\ndirty_throttle_us: 7182002\n")
     process(fake, 67, us=6_000_000)
     fake.write("/proc/67/task/68/io", "dirty_throttle: 5\ndirty_throttle_us: 500000\n")
-    found = report(old, watch_sample.sample(fake.machine, counters=True), None)
+    found = report(old, sample.sample(fake.machine, counters=True), None)
     assert [(t["pid"], t["slept_ms"]) for t in found["tasks"]] == [(67, 1500.0)]
 
 

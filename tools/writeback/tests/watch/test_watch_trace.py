@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wbtop import watch_trace
 from wbtop.errors import WbError
-from wbtop.watch_read import Machine
-from wbtop.watch_trace import Trace, parse_reads, parse_sleeps, partitions
+from wbtop.machine import Machine
+from wbtop.watch import trace as watch_trace
+from wbtop.watch.trace import Trace, parse_reads, parse_sleeps, partitions
 
 SLEEP = ("  {comm}-{pid}   [000] .....  {time}: balance_dirty_pages: bdi 8:0: limit=8192 setpoint=7168 dirty={dirty} "
          "bdi_setpoint=7000 bdi_dirty=7500 dirty_ratelimit=40960 task_ratelimit=38912 dirtied=512 dirtied_pause=512 "

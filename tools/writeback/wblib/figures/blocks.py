@@ -32,7 +32,7 @@ DATA = Path("Documentation/results")
 SPEC = DATA / "figures.toml"
 PICTURES = "pictures.json"
 # Where blocks may stand, as patterns below the root.
-PAGES = ("README", "Documentation/*.md", "tools/writeback/wbtop/tune_evidence.py",
+PAGES = ("README", "Documentation/*.md", "tools/writeback/wbtop/tune/evidence.py",
          *(f"{folder}/*.cover" for folder in PATCH_DIRS))
 LAW = "law"
 WIDTH = 120

@@ -19,10 +19,11 @@ from wblib.catalog.suites import Job
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
 from wblib.results import ktap, store
-from wbtop import field_stats, tune_facts
+from wbtop import ranksum
 from wbtop.errors import WbError
+from wbtop.machine import Machine
 from wbtop.stats import median, number, table
-from wbtop.watch_read import Machine
+from wbtop.tune import facts as tune_facts
 
 from .runner import git_rev
 
@@ -92,7 +93,7 @@ def verdicts(case: str, runs: Sequence[store.Result]) -> list[dict[str, Any]]:
         pairs = [(a, b) for r in runs if (a := r.value(low)) is not None and (b := r.value(high)) is not None]
         if pairs:
             sides[high], texts[high] = ([a for a, _ in pairs], [b for _, b in pairs]), text
-    found = field_stats.compare({k: v[0] for k, v in sides.items()}, {k: v[1] for k, v in sides.items()})
+    found = ranksum.compare({k: v[0] for k, v in sides.items()}, {k: v[1] for k, v in sides.items()})
     # Lower is better there, so that "worse" is what is expected here.
     said = {"worse": "yes", "better": "no"}
     return [{"text": texts[v.metric], "verdict": said.get(v.verdict, "undecided"), "runs": len(runs), "low": v.a,

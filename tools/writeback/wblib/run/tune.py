@@ -4,7 +4,7 @@
 import argparse
 from typing import Any
 
-from wbtop import tune
+from wbtop.tune import command as tune
 
 from . import tune_simulate
 

@@ -10,9 +10,9 @@ from wblib.catalog import axes as ax
 from wblib.catalog.disks import Disk, disks
 from wbtop.errors import WbError
 from wbtop.stats import median, number, short, table
-from wbtop.tune_facts import Facts
-from wbtop.tune_measure import MIB, Measured
-from wbtop.tune_rules import Advice, Case
+from wbtop.tune.facts import Facts
+from wbtop.tune.measure import MIB, Measured
+from wbtop.tune.rules import Advice, Case
 
 GUEST_PAGE = 4096  # of x86, whatever this machine's is
 KEYS = ("vm.dirty_bytes", "vm.dirty_background_bytes", "vm.dirty_ratio", "vm.dirty_background_ratio")

@@ -67,7 +67,7 @@ def zipapp() -> bytes:
     """The single file: an archive that python3 runs."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        files = {f"wbtop/{p.name}": p.read_bytes() for p in sorted((TOOLS / "wbtop").glob("*.py"))}
+        files = {p.relative_to(TOOLS).as_posix(): p.read_bytes() for p in (TOOLS / "wbtop").rglob("*.py")}
         files["__main__.py"] = files["wbtop/__main__.py"]
         for name in sorted(files):
             info = zipfile.ZipInfo(name, DATE)

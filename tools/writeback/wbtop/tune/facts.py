@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import WbError
-from .watch_read import PAGE, Dirty, Machine, dirty, dirtyable_pages, disk_of, lower_disks
+from wbtop.errors import WbError
+from wbtop.machine import PAGE, Dirty, Machine, dirty, dirtyable_pages, disk_of, lower_disks
 
 VM = "/proc/sys/vm"
 DIRTY_KNOBS = ("dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes",

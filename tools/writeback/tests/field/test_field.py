@@ -9,9 +9,12 @@ from types import SimpleNamespace
 import pytest
 from fake_machine import FakeMachine
 
-from wbtop import field, field_stats, tune_facts, tune_measure
+from wbtop import ranksum
 from wbtop.cli import main
 from wbtop.errors import WbError
+from wbtop.field import command as field
+from wbtop.tune import facts as tune_facts
+from wbtop.tune import measure
 
 
 def test_p_value_is_that_of_all_arrangements() -> None:
@@ -21,7 +24,7 @@ def test_p_value_is_that_of_all_arrangements() -> None:
         return sum(p > q for p in x for q in rest)
     every = [u(c) for c in itertools.combinations(a + b, len(a))]
     low = min(u(tuple(a)), len(a) * len(b) - u(tuple(a)))
-    assert field_stats.p_value(a, b) == pytest.approx(2 * sum(v <= low for v in every) / len(every))
+    assert ranksum.p_value(a, b) == pytest.approx(2 * sum(v <= low for v in every) / len(every))
 
 
 def test_verdicts() -> None:
@@ -29,31 +32,31 @@ def test_verdicts() -> None:
          "wild": [1.0, 9, 2, 30, 4, 50]}
     b = {"x": [5.0 + i / 10 for i in range(6)], "same": [5.05, 5.95, 5.15, 5.85, 5.25, 5.75],
          "wild": [2.0, 8, 1, 40, 3, 60]}
-    found = {v.metric: v for v in field_stats.compare(a, b)}
+    found = {v.metric: v for v in ranksum.compare(a, b)}
     assert {n: v.verdict for n, v in found.items()} == {
         "x": "better", "same": "no difference seen", "wild": "too noisy"}
     assert found["x"].low is not None
     assert found["x"].low < 0.5 < (found["x"].high or 0)
-    assert {v.verdict for v in field_stats.compare(b, a) if v.metric == "x"} == {"worse"}
+    assert {v.verdict for v in ranksum.compare(b, a) if v.metric == "x"} == {"worse"}
     # The interval reaches far beyond both: that nothing was seen is not that there is nothing.
-    wide = field_stats.compare({"w": [1.0, 2, 3, 4, 5, 6]}, {"w": [2.0, 3, 4, 5, 9, 30]})[0]
+    wide = ranksum.compare({"w": [1.0, 2, 3, 4, 5, 6]}, {"w": [2.0, 3, 4, 5, 9, 30]})[0]
     assert wide.verdict == "too noisy"
-    slight = field_stats.compare({"d": [304.5 + n / 99 for n in range(6)]}, {"d": [305.0 + n / 99 for n in range(6)]})
+    slight = ranksum.compare({"d": [304.5 + n / 99 for n in range(6)]}, {"d": [305.0 + n / 99 for n in range(6)]})
     assert [v.verdict for v in slight] == ["no difference seen"]
     # A time of 0 has no ratio: that had been "too few turns" for all.
-    zero = field_stats.compare({"z": [0.0] * 6, "x": a["x"]}, {"z": [0.0] * 6, "x": b["x"]})
+    zero = ranksum.compare({"z": [0.0] * 6, "x": a["x"]}, {"z": [0.0] * 6, "x": b["x"]})
     assert [(v.metric, v.verdict) for v in zero] == [("x", "better")]
-    few = field_stats.compare({"x": [1.0, 1.1]}, {"x": [9.0, 9.1]})[0]
+    few = ranksum.compare({"x": [1.0, 1.1]}, {"x": [9.0, 9.1]})[0]
     assert (few.verdict, few.confidence) == ("too few runs", None)
 
 
 def test_what_a_cure_does_not_cost_is_said() -> None:
     a = {"read_p50_ms": [10.0 + i / 10 for i in range(6)], "drain_s": [5.0, 5.1, 5.2, 5.0, 5.1, 5.2]}
     b = {"read_p50_ms": [5.0 + i / 10 for i in range(6)], "drain_s": [5.1, 5.0, 5.2, 5.1, 5.0, 5.2]}
-    said = field.conclusion([v.to_json() for v in field_stats.compare(a, b)])
+    said = field.conclusion([v.to_json() for v in ranksum.compare(a, b)])
     assert said.startswith("B is better: read_p50_ms 10.2 -> 5.25 (")
     assert said.endswith("No difference was seen in drain_s")
-    assert field.conclusion([v.to_json() for v in field_stats.compare(a, a)]) == "no difference was seen"
+    assert field.conclusion([v.to_json() for v in ranksum.compare(a, a)]) == "no difference was seen"
 
 
 def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
@@ -156,8 +159,8 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     dead.mkdir()
     (dead / "data").write_bytes(bytes(4096))
     said: list[str] = []
-    with tune_measure.scratch(tmp_path) as alive:
-        tune_measure.remove_stale(tmp_path, said.append)
+    with measure.scratch(tmp_path) as alive:
+        measure.remove_stale(tmp_path, said.append)
         assert alive.exists()
     assert not dead.exists()
     assert len(said) == 1

@@ -12,15 +12,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import ranges, watch_openmetrics
-from . import watch_sample as samples
-from .errors import WbError
-from .proc import say
-from .watch_live import Keys, height, width
-from .watch_read import Machine
-from .watch_report import Traced, report
-from .watch_trace import Trace
-from .watch_view import render
+from wbtop import ranges
+from wbtop.errors import WbError
+from wbtop.machine import Machine
+from wbtop.proc import say
+
+from . import openmetrics
+from . import sample as samples
+from .live import Keys, height, width
+from .report import Traced, report
+from .trace import Trace
+from .view import render
 
 EXAMPLES = """\
 examples:
@@ -186,7 +188,7 @@ def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
             with Path(name).open("a") as f:
                 f.write(json.dumps(found) + "\n")
         if name := args.openmetrics:
-            watch_openmetrics.write(Path(name), found)
+            openmetrics.write(Path(name), found)
     except OSError as exc:
         raise WbError(f"{name}: {exc.strerror}") from exc
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .watch_read import Machine
+from wbtop.machine import Machine
 
 SYSCTL_FILE = "/etc/sysctl.d/90-calm-writeback.conf"
 UDEV_FILE = "/etc/udev/rules.d/90-calm-writeback.rules"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .tune_facts import Facts
-from .tune_profiles import twin
-from .tune_rules import Advice
+from .facts import Facts
+from .profiles import twin
+from .rules import Advice
 
 HEAD = "# Written by 'wb tune --apply'; 'wb tune --undo' removes it and restores every value.\n"
 TUNED_HEAD = "# Written by 'wb tune --tuned'; tuned-adm puts the values back when another profile is chosen.\n"

@@ -7,7 +7,7 @@ import html
 import json
 from typing import Any
 
-from .stats import number, short
+from wbtop.stats import number, short
 
 STYLE = """
 :root{color-scheme:light dark;--line:#8886;--better:#007a5a;--worse:#b34700}

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import WbError
-from .proc import uninterrupted
-from .watch_events import COMPLETE_FORMAT, QUEUE_FORMAT, SLEEP_FORMAT, Format, parse_format
-from .watch_read import Machine
+from wbtop.errors import WbError
+from wbtop.machine import Machine
+from wbtop.proc import uninterrupted
+
+from .events import COMPLETE_FORMAT, QUEUE_FORMAT, SLEEP_FORMAT, Format, parse_format
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 PREFIX = "wb-watch-"

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import WbError
-from .proc import uninterrupted
-from .stats import median, quantile
+from wbtop.errors import WbError
+from wbtop.proc import uninterrupted
+from wbtop.stats import median, quantile
 
 MIB = 1 << 20
 BLOCK = 4096

@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import VERSION, field_page, field_stats, ranges, tune_facts
-from . import watch_sample as samples
-from .errors import WbError
-from .field_load import Load, fitting_mib
-from .proc import say, uninterrupted
-from .stats import median, number, table
-from .tune_facts import Facts
-from .tune_measure import remove_stale, scratch, size_mib
-from .watch_read import Machine
+from wbtop import VERSION, ranges, ranksum
+from wbtop.errors import WbError
+from wbtop.machine import Machine
+from wbtop.proc import say, uninterrupted
+from wbtop.stats import median, number, table
+from wbtop.tune import facts as tune_facts
+from wbtop.tune.facts import Facts
+from wbtop.tune.measure import remove_stale, scratch, size_mib
+from wbtop.watch import sample as samples
+
+from . import page
+from .load import Load, fitting_mib
 
 FORMAT = 1
 KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|vm\.dirty_drain_ms|queue\.(?:iosched\.)?[a-z_]+"
@@ -248,7 +251,7 @@ def _out(text: str | None) -> Path:
 def result(facts: dict[str, Any], labels: dict[str, str], rows: list[dict[str, Any]], mib: int) -> dict[str, Any]:
     """The JSON, with verdicts if there are two sides."""
     a, b = series(rows, "A"), series(rows, "B")
-    verdicts = [v.to_json() for v in field_stats.compare(a, b)] if b else []
+    verdicts = [v.to_json() for v in ranksum.compare(a, b)] if b else []
     return {"format": FORMAT, "wb": VERSION, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "facts": facts,
             "sides": labels, "mib": mib, "turns": rows, "verdicts": verdicts, "conclusion": conclusion(verdicts),
             "medians": {s: {k: median(v) for k, v in series(rows, s).items()} for s in labels}}
@@ -347,7 +350,7 @@ def run(args: argparse.Namespace) -> int:
         text = json.dumps(found, indent=1) + "\n"
         # Before the files, as the disk may be full.
         print(text if args.json else render(found))
-        for name, content in (("field.json", text), ("field.html", field_page.page(found, left_out(found["turns"])))):
+        for name, content in (("field.json", text), ("field.html", page.page(found, left_out(found["turns"])))):
             try:
                 (out / name).write_text(content)
             except OSError as exc:

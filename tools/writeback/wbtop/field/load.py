@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from . import tune_measure as tm
-from .errors import WbError
-from .proc import uninterrupted
-from .stats import quantile
+from wbtop.errors import WbError
+from wbtop.proc import uninterrupted
+from wbtop.stats import quantile
+from wbtop.tune import measure as tm
 
 # Name -> quantile, and the fewest samples that say anything about it.
 QUANTILES = {"p50": (0.5, 10), "p70": (0.7, 10), "p90": (0.9, 20), "p99": (0.99, 100), "p99_9": (0.999, 1000),

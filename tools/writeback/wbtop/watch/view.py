@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from .stats import table
+from wbtop.stats import table
 
 ROWS = 12
 NAME = 15

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import WbError
-from .tune_facts import VM, Bdi, Facts, identity_of
-from .tune_persist import sysctl_text, udev_text
-from .tune_profiles import SYSCTL_FILE, UDEV_FILE
-from .tune_rules import Advice
-from .watch_read import Machine
+from wbtop.errors import WbError
+from wbtop.machine import Machine
+
+from .facts import VM, Bdi, Facts, identity_of
+from .persist import sysctl_text, udev_text
+from .profiles import SYSCTL_FILE, UDEV_FILE
+from .rules import Advice
 
 BACKUP = "/var/lib/calm-writeback/tune-backup.json"
 VERSION = 1

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import field_stats, ranges, tune_apply, tune_facts, tune_persist, tune_profiles, tune_rules
-from .errors import WbError
-from .proc import say
-from .stats import number
-from .tune_facts import Facts
-from .tune_measure import MOST_ROUNDS, Measured, measure
-from .tune_rules import GOALS, HOLD_S, Advice
-from .watch_read import Machine
+from wbtop import ranges, ranksum
+from wbtop.errors import WbError
+from wbtop.machine import Machine
+from wbtop.proc import say
+from wbtop.stats import number
+
+from . import apply, persist, profiles, rules
+from .facts import Facts, check_directory, read
+from .measure import MOST_ROUNDS, Measured, measure
+from .rules import GOALS, HOLD_S, Advice
 
 EXAMPLES = """\
 examples:
@@ -142,13 +144,13 @@ GAINS = {"read_p99_us": "loaded_p99_us_each", "read_p90_us": "loaded_p90_us_each
          "drain_mbps": "loaded_drain_mbps_each"}
 
 
-def gained(before: Measured, after: Measured) -> list[field_stats.Verdict]:
+def gained(before: Measured, after: Measured) -> list[ranksum.Verdict]:
     """What ``after`` has against ``before``: reads beside the writer, and the drain; by round."""
-    return field_stats.compare({k: getattr(before, a) for k, a in GAINS.items()},
-                               {k: getattr(after, a) for k, a in GAINS.items()}, higher=("drain_mbps",))
+    return ranksum.compare({k: getattr(before, a) for k, a in GAINS.items()},
+                           {k: getattr(after, a) for k, a in GAINS.items()}, higher=("drain_mbps",))
 
 
-def render_gained(found: list[field_stats.Verdict]) -> str:
+def render_gained(found: list[ranksum.Verdict]) -> str:
     """The cure and the cost on this disk, and what is not known."""
     if not found:
         return "  not verified: too few reads or rounds in this time; raise --max-seconds"
@@ -199,11 +201,11 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
 
 
 def _undo(machine: Machine) -> int:
-    done, failed = tune_apply.undo(machine)
+    done, failed = apply.undo(machine)
     for line in done:
         print(f"  {line}")
     if failed:
-        raise WbError("not restored: " + "; ".join(failed) + f": the backup stays in {tune_apply.BACKUP}")
+        raise WbError("not restored: " + "; ".join(failed) + f": the backup stays in {apply.BACKUP}")
     print("every value is as it was")
     return 0
 
@@ -218,9 +220,9 @@ def check_tuned(machine: Machine, directory: Path) -> None:
     file = directory / "tuned.conf"
     if directory.exists() and not directory.is_dir():
         raise WbError(f"--tuned {directory}: not a directory", 2)
-    if file.exists() and not file.read_text(errors="replace").startswith(tune_persist.TUNED_HEAD):
+    if file.exists() and not file.read_text(errors="replace").startswith(persist.TUNED_HEAD):
         raise WbError(f"--tuned {directory}: {file} is not of wb: choose another directory", 2)
-    home, parent = tune_profiles.profile_home(machine), str(directory.absolute().parent)
+    home, parent = profiles.profile_home(machine), str(directory.absolute().parent)
     if home and parent != home and parent in ("/etc/tuned", "/etc/tuned/profiles"):
         raise WbError(f"--tuned {directory}: the tuned of this machine has its profiles in {home}: "
                       f"--tuned {home}/{directory.name}", 2)
@@ -228,15 +230,15 @@ def check_tuned(machine: Machine, directory: Path) -> None:
 
 def write_tuned(machine: Machine, facts: Facts, directory: Path, advice: list[Advice], goal: str) -> Path:
     """DIR/tuned.conf; WbError when there is nothing to set."""
-    changes = [tune_persist.for_tuned(facts, a) for a in advice if a.value is not None]
+    changes = [persist.for_tuned(facts, a) for a in advice if a.value is not None]
     if not changes:
         raise WbError("--tuned: nothing to change for this goal, so that there is no profile to write")
     file = directory / "tuned.conf"
     # Not itself, when it is active already.
-    active = " ".join(p for p in tune_profiles.active_profile(machine) if p != directory.name)
+    active = " ".join(p for p in profiles.active_profile(machine) if p != directory.name)
     directory.mkdir(parents=True, exist_ok=True)
-    file.write_text(tune_persist.tuned_text(changes, f"calm-writeback: {goal} on {facts.mountpoint or 'the disk'}",
-                                            active, vm_plugin=tune_profiles.has_vm_plugin(machine)))
+    file.write_text(persist.tuned_text(changes, f"calm-writeback: {goal} on {facts.mountpoint or 'the disk'}",
+                                       active, vm_plugin=profiles.has_vm_plugin(machine)))
     return file
 
 
@@ -272,8 +274,8 @@ def run(args: argparse.Namespace) -> int:
         _need_root(machine)
     if args.tuned:
         check_tuned(machine, Path(args.tuned))
-    directory = tune_facts.check_directory(args.dir)
-    facts = tune_facts.read(machine, str(directory), args.dev)
+    directory = check_directory(args.dir)
+    facts = read(machine, str(directory), args.dev)
     if args.save:
         _check_save(Path(args.save))
     if args.measured:
@@ -286,8 +288,8 @@ def run(args: argparse.Namespace) -> int:
             raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
     if args.save:
         _save(Path(args.save), measured)
-    advice = tune_rules.recommend(facts, measured, args.goal, args.hold_seconds)
-    clash = tune_profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
+    advice = rules.recommend(facts, measured, args.goal, args.hold_seconds)
+    clash = profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
     out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
                            "advice": [a.to_json() for a in advice], "conflicts": [str(c) for c in clash]}
     if not args.json:
@@ -303,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print("\n" + text)
     if args.apply:
-        out["applied"] = tune_apply.apply(machine, facts, advice)
+        out["applied"] = apply.apply(machine, facts, advice)
         if not args.json:
             print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
             if any(a.value is not None for a in advice):

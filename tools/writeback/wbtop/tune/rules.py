@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .errors import WbError
-from .tune_evidence import cite
-from .tune_facts import VM, Disk, Facts, wbt_default_usec
-from .tune_measure import Measured
+from wbtop.errors import WbError
+
+from .evidence import cite
+from .facts import VM, Disk, Facts, wbt_default_usec
+from .measure import Measured
 
 MIB = 1 << 20
 GOALS = {

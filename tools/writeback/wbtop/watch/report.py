@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .stats import quantile
-from .watch_advice import diagnose
-from .watch_read import PAGE, Dirty
-from .watch_sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
-from .watch_trace import Sleep
+from wbtop.machine import PAGE, Dirty
+from wbtop.stats import quantile
+
+from .advice import diagnose
+from .sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
+from .trace import Sleep
 
 # A percentile needs so many reads that at least one is above it.
 TOP = 10

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .watch_read import SECTOR, Dirty, Machine, dirty, numbers_of
+from wbtop.machine import SECTOR, Dirty, Machine, dirty, numbers_of
 
 CAUSES = ("global", "cgroup", "device")
 CGROUP = "/sys/fs/cgroup"
