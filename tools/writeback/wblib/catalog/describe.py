@@ -2,13 +2,13 @@
 """What the cases say about themselves: ``CASE.sh --describe=json`` of each, read once per content."""
 
 import json
-import os
 import subprocess
 import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from wblib.base import fs
 from wblib.base.paths import BUILD, SELFTESTS
 from wblib.base.proc import need, say, sha256_text
 
@@ -60,10 +60,7 @@ def declared() -> list[dict[str, Any]]:
 def _keep(kept: Path, text: str) -> None:
     """Atomically, as several wb may do it at once; what nobody has written for KEEP_DAYS goes."""
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        new = kept.with_suffix(f".{os.getpid()}")
-        new.write_text(text)
-        new.rename(kept)
+        fs.write_atomic(kept, text)
         for old in kept.parent.iterdir():
             if time.time() - old.stat().st_mtime > KEEP_DAYS * 86400:
                 old.unlink(missing_ok=True)

@@ -164,20 +164,8 @@ def _law(want: Want) -> dict[str, float]:
     """A row of ``wb law``: one law, disks of one kind or all."""
     words = dict(w.split("=", 1) for w in want.cell.split()[1:])
     cases, found = _laws(words["seeds"])
-    mine = [r for c, r in zip(cases, found, strict=True) if words.get("kind", "all") in ("all", c.kind)]
-    ratios = [law.compare(r[words["law"]], r["none"]) for r in mine]
-    bound = [r[words["law"]]["drain_s"] / r["open"]["drain_s"] for r in mine]
-    drain, reads = sorted(d for d, _ in ratios), sorted(r for _, r in ratios)
-
-    def at(values: Sequence[float], share: float) -> float:
-        return values[min(len(values) - 1, int(len(values) * share))]
-
-    small, large = law.DRAIN_LIMITS
-    return {"disks": len(mine), "drain_p50": at(drain, .5), "drain_p90": at(drain, .9), "drain_p99": at(drain, .99),
-            "drain_max": drain[-1], "over_small": sum(d > small for d in drain),
-            "over_large": sum(d > large for d in drain), "bound_small": sum(b > small for b in bound),
-            "bound_large": sum(b > large for b in bound), "reads_p50": at(reads, .5), "reads_p90": at(reads, .9),
-            "reads_worse": sum(r > law.READS_LIMIT for r in reads)}
+    return law.distribution(words["law"], [r for c, r in zip(cases, found, strict=True)
+                                           if words.get("kind", "all") in ("all", c.kind)])
 
 
 @functools.cache
@@ -185,9 +173,7 @@ def _laws(seeds: str) -> tuple[list[law.Case], list[dict[str, dict[str, float]]]
     """Each disk with every law."""
     program = law.build(law.series_law(BUILD / "law"), BUILD / "law")
     cases = [law.draw(seed) for seed in suites.seeds(seeds)]
-    runs = (*law.PLAIN, *law.LAWS)
-    found = law.simulate(program, [c.words(name) for c in cases for name in runs], proc.cpus())
-    return cases, [dict(zip(runs, found[i * len(runs):], strict=False)) for i in range(len(cases))]
+    return cases, law.run(program, cases, law.LAWS, proc.cpus())
 
 
 def _draw(block: Block) -> None:

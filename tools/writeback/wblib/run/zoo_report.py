@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wblib.base.paths import BUILD
 from wblib.base.proc import cpus
+from wblib.catalog.disks import disks
 from wblib.catalog.zoo import Device, devices
 from wblib.kernel import simulator, sources
 from wblib.results.store import Result
@@ -44,10 +45,9 @@ def floors(program: Path, some: Sequence[Device]) -> dict[str, float]:
 
     By the simulator of ``wb law``, on the disk alone: 16 writes of LEAST_KIB one after the other, and 64 MiB at once.
     """
-    profiles = {"sata": "sata-ssd", "nvme": "nvme-ssd", "usb": "usb-stick"}
     cases = []
     for d in some:
-        disk = " ".join([f"disk={profiles.get(d.disk, d.disk)}", *(f"{k}={v}" for k, v in d.set.items())])
+        disk = " ".join([f"disk={disks()[d.disk].name}", *(f"{k}={v}" for k, v in d.set.items())])
         cases += [f"{disk} readers=0 mib=1 max_io_kib={LEAST_KIB} queue_depth=1 law=none",
                   f"{disk} readers=0 mib=64 law=none"]
     told = simulator.simulate(program, cases, min(cpus(), len(cases)))

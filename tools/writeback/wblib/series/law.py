@@ -81,12 +81,31 @@ def _at(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def _row(name: str, kind: str, ratios: Sequence[tuple[float, float]], bound: Sequence[float]) -> list[str]:
+def distribution(law: str, results: Sequence[dict[str, dict[str, float]]]) -> dict[str, float]:
+    """Of ``law`` on some disks: how many, percentiles of drain and reads over those of none, disks above the limits."""
+    ratios = [compare(r[law], r["none"]) for r in results]
     drain, reads = [r[0] for r in ratios], [r[1] for r in ratios]
-    return [name, kind, str(len(ratios)), *(f"{_at(drain, q):.3f}" for q in (.5, .9, .99)), f"{max(drain):.2f}",
-            *(str(sum(d > limit for d in drain)) for limit in DRAIN_LIMITS),
-            *(str(sum(d > limit for d in bound)) for limit in DRAIN_LIMITS),
-            *(f"{_at(reads, q):.3f}" for q in (.5, .9, .99)), str(sum(r > READS_LIMIT for r in reads))]
+    bound = [r[law]["drain_s"] / r["open"]["drain_s"] for r in results]
+    found: dict[str, float] = {"disks": len(results), "drain_max": max(drain)}
+    for q in (50, 90, 99):
+        found |= {f"drain_p{q}": _at(drain, q / 100), f"reads_p{q}": _at(reads, q / 100)}
+    for name, limit in zip(("small", "large"), DRAIN_LIMITS, strict=True):
+        found |= {f"over_{name}": sum(d > limit for d in drain), f"bound_{name}": sum(d > limit for d in bound)}
+    return found | {"reads_worse": sum(r > READS_LIMIT for r in reads)}
+
+
+def _row(name: str, kind: str, told: dict[str, float]) -> list[str]:
+    return [name, kind, str(told["disks"]), *(f"{told[f'drain_p{q}']:.3f}" for q in (50, 90, 99)),
+            f"{told['drain_max']:.2f}",
+            *(str(told[n]) for n in ("over_small", "over_large", "bound_small", "bound_large")),
+            *(f"{told[f'reads_p{q}']:.3f}" for q in (50, 90, 99)), str(told["reads_worse"])]
+
+
+def run(program: Path, cases: Sequence[Case], laws: Sequence[str], jobs: int) -> list[dict[str, dict[str, float]]]:
+    """Each disk as each of PLAIN and with each of ``laws``."""
+    runs = (*PLAIN, *laws)
+    found = simulate(program, [case.words(law) for case in cases for law in runs], min(jobs, len(cases) * len(runs)))
+    return [dict(zip(runs, found[i * len(runs):], strict=False)) for i in range(len(cases))]
 
 
 def report(cases: Sequence[Case], laws: Sequence[str], results: Sequence[dict[str, dict[str, float]]],
@@ -96,14 +115,13 @@ def report(cases: Sequence[Case], laws: Sequence[str], results: Sequence[dict[st
             *(f"bound >{limit}" for limit in DRAIN_LIMITS), "reads p50", "p90", "p99", f">{READS_LIMIT}"]
     rows, text = [], []
     for law in ("again", *laws):
-        ratios = [compare(r[law], r["none"]) for r in results]
         for kind in ("all", *KINDS) if law != "again" else ("all",):
-            which = [i for i, case in enumerate(cases) if kind in ("all", case.kind)]
+            which = [r for case, r in zip(cases, results, strict=True) if kind in ("all", case.kind)]
             if which:
-                rows.append(_row(law, kind, [ratios[i] for i in which],
-                                 [compare(results[i][law], results[i]["open"])[0] for i in which]))
+                rows.append(_row(law, kind, distribution(law, which)))
         if law == "again":
             continue
+        ratios = [compare(r[law], r["none"]) for r in results]
         order = sorted(range(len(cases)), key=lambda i: (-ratios[i][0], cases[i].seed))
         for i in order[:worst]:
             mine, none = results[i][law], results[i]["none"]
@@ -172,9 +190,7 @@ def command(args: argparse.Namespace) -> int:
     if args.agree:
         print(law_agree.report(law_agree.compare(program, cases, sources.named("patched"), jobs)))
         return 0
-    runs = (*PLAIN, *laws)
-    found = simulate(program, [case.words(law) for case in cases for law in runs], min(jobs, len(cases) * len(runs)))
-    results = [dict(zip(runs, found[i * len(runs):], strict=False)) for i in range(len(cases))]
+    results = run(program, cases, laws, jobs)
     fixed: list[list[dict[str, float]]] = []
     if args.limits:
         lines = [fixed_limits(case) for case in cases]

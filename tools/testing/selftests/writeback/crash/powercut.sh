@@ -49,14 +49,6 @@ measures 'powercut_cuts, powercut_ops, powercut_acks' count - \
 measures powercut_bytes bytes - "data compared afterwards"
 case_parse "$@"
 
-# draw(number, salt, below) - pseudo-random, by the seed and both
-draw() {
-	local -i x=$((OPT[seed] * 1000003 + $1 * 8191 + $2))
-	x=$(((x ^ x >> 15) * 0x2c1b3c6d & 0xffffffff))
-	x=$(((x ^ x >> 12) * 0x297a2d39 & 0xffffffff))
-	echo $(((x ^ x >> 15) % $3))
-}
-
 # power_on() - after a cut, or for the first time
 power_on() {
 	wbdisk_set test power 0

@@ -66,14 +66,6 @@ measures 'torture_cuts, torture_faults' count - "power cuts, and accesses that t
 measures torture_bytes bytes - "data compared afterwards"
 case_parse "$@"
 
-# draw(number, salt, below) - pseudo-random, by the seed and both
-draw() {
-	local -i x=$((OPT[seed] * 1000003 + $1 * 8191 + $2))
-	x=$(((x ^ x >> 15) * 0x2c1b3c6d & 0xffffffff))
-	x=$(((x ^ x >> 12) * 0x297a2d39 & 0xffffffff))
-	echo $(((x ^ x >> 15) % $3))
-}
-
 # format(name, number) - a new file system over old data
 format() {
 	local mkfs EXT4_SIZE=

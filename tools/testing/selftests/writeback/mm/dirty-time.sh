@@ -412,10 +412,8 @@ function change_cliff() {
 # A loop device that is used again is a drive with another medium.
 function change_medium() {
 	local loop
-	if ! loop=$(losetup -f) || ! other_disk fast fifo link_mbps=$CARD_FROM; then
-		limited "change: medium: what is dirty is written in time" false
-		return
-	fi
+	loop=$(losetup -f) || die "no loop device"
+	other_disk fast fifo link_mbps=$CARD_FROM
 	other_disk slow fifo link_mbps=$CARD_TO
 	umount "/mnt/fast" "/mnt/slow"
 	DISK_NAME=${loop#/dev/} MNT=/mnt/fast
