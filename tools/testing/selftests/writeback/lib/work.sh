@@ -12,7 +12,8 @@ readonly PC_EXPIRE_CENTISECS=30 PC_FLUSH_CENTISECS=10
 
 # draw(number, salt, below) - pseudo-random, by the seed and both
 draw() {
-	local -i x=$((OPT[seed] * 1000003 + $1 * 8191 + $2))
+	local -i x=${OPT[seed]}
+	x=$((x * 1000003 + $1 * 8191 + $2))
 	x=$(((x ^ x >> 15) * 0x2c1b3c6d & 0xffffffff))
 	x=$(((x ^ x >> 12) * 0x297a2d39 & 0xffffffff))
 	echo $(((x ^ x >> 15) % $3))
