@@ -61,7 +61,7 @@ def test_medians_delta_and_direction() -> None:
 
 def test_results_of_two_cpus_never_mix() -> None:
     slow, fast = make(1, read_p99_95=60), make(1, read_p99_95=50)
-    fast.meta["cpu"] = "max,erms=off"
+    fast.meta["cpu"] = "max,avx2=off"
     assert len(compare.group([slow, fast])) == 2
     with pytest.raises(WbError, match="nothing to compare"):
         compare.compare_all([slow], [fast])
@@ -326,7 +326,7 @@ def test_a_kernel_with_a_dash_in_its_name(tmp_path: Path) -> None:
     ("meta", "lane"),
     [
         ({"lane": "exact", "host_cpu": "A"}, "exact"),
-        ({"lane": "exact", "cpu": "max,erms=off"}, "exact cpu=max,erms=off"),
+        ({"lane": "exact", "cpu": "max,avx2=off"}, "exact cpu=max,avx2=off"),
         ({"lane": "exact", "command": "qemu -cpu host -seed 1"}, "exact cpu=host"),
         ({"lane": "exact", "flavour": "slim"}, "exact"),
         ({"lane": "exact", "flavour": "debug"}, "exact flavour=debug"),

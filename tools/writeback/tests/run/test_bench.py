@@ -67,9 +67,9 @@ def test_reference_table(runner: list[Job], capsys: pytest.CaptureFixture[str]) 
 
 
 def test_cpu_is_said(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("reference", "--seeds", "1", "--cpu", "max,erms=off") == 0
+    assert call("reference", "--seeds", "1", "--cpu", "max,avx2=off") == 0
     assert len(runner) == 10
-    assert "lane=exact cpu=max,erms=off" in " ".join(capsys.readouterr().out.split())
+    assert "lane=exact cpu=max,avx2=off" in " ".join(capsys.readouterr().out.split())
 
 
 def test_default_seeds_are_the_suites(runner: list[Job]) -> None:
@@ -179,14 +179,14 @@ def test_more_shards_than_runs(runner: list[Job], capsys: pytest.CaptureFixture[
 
 def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
     """Each line, parsed as wb run does, is one run of the suite."""
-    assert call("block", "--kernel", "stock", "patched", "--seeds", "1", "--cpu", "max,erms=off", "--list-cells") == 0
+    assert call("block", "--kernel", "stock", "patched", "--seeds", "1", "--cpu", "max,avx2=off", "--list-cells") == 0
     assert runner == []
     top = argparse.ArgumentParser()
     command.register(top.add_subparsers())
     found = []
     for words in map(shlex.split, capsys.readouterr().out.splitlines()):
         args = top.parse_args(words[1:])
-        assert args.cpu == "max,erms=off"
+        assert args.cpu == "max,avx2=off"
         found.append(Job(args.case, axes.validate(args.case, axes.given_axes(args)), int(args.seed), args.kernel))
     assert found == suites.jobs(SUITES["block"].cells, ["stock", "patched"], [1])
 
@@ -194,6 +194,6 @@ def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixt
 def test_a_command_names_what_is_not_the_default() -> None:
     job = Job("dirty-stress", {"runtime": "6"}, 7, "patched")
     assert bench.command(RunSpec.of(job)) == "tools/writeback/wb run dirty-stress --kernel patched --seed 7"
-    assert bench.command(RunSpec.of(job, cpu="max,erms=off", flavour="debug"), force=True, timeout_s=14400.0) == (
-        "tools/writeback/wb run dirty-stress --kernel patched --cpu max,erms=off --flavour debug --timeout 14400 "
+    assert bench.command(RunSpec.of(job, cpu="max,avx2=off", flavour="debug"), force=True, timeout_s=14400.0) == (
+        "tools/writeback/wb run dirty-stress --kernel patched --cpu max,avx2=off --flavour debug --timeout 14400 "
         "--seed 7 --force")

@@ -150,13 +150,13 @@ def test_lanes_are_kept_apart(lane: SimpleNamespace, monkeypatch: pytest.MonkeyP
 
 def test_cpus_are_kept_apart(lane: SimpleNamespace) -> None:
     plain = runner.run_many(_jobs(1))[0]
-    other = runner.run_many(_jobs(1, cpu="max,erms=off"))[0]
-    runner.run_many(_jobs(1, cpu="max,erms=off"))
+    other = runner.run_many(_jobs(1, cpu="max,avx2=off"))[0]
+    runner.run_many(_jobs(1, cpu="max,avx2=off"))
     assert lane.ran == [1, 1]
     assert "cpu" not in plain.meta
-    assert other.meta["cpu"] == "max,erms=off"
-    assert "-cpu max,erms=off " in other.meta["command"]
-    assert "default-buffered-cpu-max-erms-off/seed-1" in other.meta["dir"]
+    assert other.meta["cpu"] == "max,avx2=off"
+    assert "-cpu max,avx2=off " in other.meta["command"]
+    assert "default-buffered-cpu-max-avx2-off/seed-1" in other.meta["dir"]
 
 
 def test_a_skipped_case_says_why(lane: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,7 +236,7 @@ def test_a_suite_boots_the_kernel_that_its_cells_need(
 
 
 @pytest.mark.parametrize("how", [
-    {}, {"cpu": "max,erms=off"}, {"lane": "functional"}, {"lane": "functional", "on": "nvme"}, {"lane": "fast"},
+    {}, {"cpu": "max,avx2=off"}, {"lane": "functional"}, {"lane": "functional", "on": "nvme"}, {"lane": "fast"},
     {"flavour": "debug"}, {"trace": True}, {"lane": "fast", "flavour": "debug"}], ids=str)
 @pytest.mark.parametrize("fs", ["xfs", "btrfs"])
 def test_a_result_says_what_was_asked_for(

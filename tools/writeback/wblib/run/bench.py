@@ -218,7 +218,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--lane", choices=("exact", "fast"), default="exact",
                    help="fast: User Mode Linux, ten times faster, computing costs no time (default exact)")
     p.add_argument("--cpu", default=CPU, metavar="MODEL",
-                   help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
+                   help="exact lane: QEMU's CPU model with features, such as max (default %(default)s)")
     p.add_argument("--force", action="store_true", help="run again what is finished")
     ranges.add_timeout(p)
     p.add_argument("--json", metavar="FILE", help="write all result objects to FILE as a list, '-' for stdout")

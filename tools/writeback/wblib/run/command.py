@@ -29,7 +29,7 @@ examples:
   wb run read-latency --lane fast                       ten times faster, without QEMU: computing costs nothing
   wb run read-latency --lane functional --on nvme       real NVMe driver on QEMU's disk
   wb run read-latency --dir /mnt/data                   your own disk, in that directory, as root: 5 runs
-  wb run read-latency --cpu max,erms=off                a CPU that copies 8 bytes per ns, not 1
+  wb run read-latency --cpu max                         a CPU that copies 1 byte per ns, not 8
   wb run read-latency --kernel patched --base 7.3       on the mainline kernel; so is --kernel patched@7.3
   wb run read-latency --dry-run                         print the QEMU command only
 exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wrong usage"""
@@ -47,7 +47,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                    "where computing costs no time; functional: real drivers, KVM if it works (default exact)")
     p.add_argument("--on", choices=tuple(DEVICES), help="disk of the functional lane (default ahci)")
     p.add_argument("--cpu", metavar="MODEL",
-                   help="exact lane: QEMU's CPU model with features, such as max,erms=off (default max)")
+                   help=f"exact lane: QEMU's CPU model with features, such as max (default {CPU})")
     p.add_argument("--dir", metavar="PATH", help="run on this machine in PATH instead of a guest (needs root)")
     p.add_argument("--device", metavar="/dev/X", help="run on this machine on a raw device; needs --erase")
     p.add_argument("--repeats", type=ranges.whole(1, 50), metavar="N",

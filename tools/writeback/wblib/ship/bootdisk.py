@@ -15,7 +15,6 @@ from pathlib import Path
 from wblib.base import fs
 from wblib.base.paths import BUILD, GUEST
 from wblib.base.proc import need, run, say, sha256_text
-from wblib.catalog.spec import CPU
 from wblib.guest import qemu
 from wbtop.errors import WbError
 
@@ -257,7 +256,7 @@ def command(image: Path, out: Path, kvm: bool) -> list[str]:
         raise WbError("no UEFI firmware in /usr/share/OVMF: run 'make deps' or install the package ovmf")
     variables = out / "vars.fd"
     shutil.copy(code.with_name(code.name.replace("CODE", "VARS")), variables)
-    accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", CPU]
+    accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]
     return [
         need(qemu.QEMU, "qemu-system-x86"), "-nodefaults", "-no-user-config", "-machine", "q35", *accel,
         "-m", "2048M", "-smp", "2",
