@@ -180,6 +180,20 @@ def test_base_that_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "not 6.12.999" in problems(root)["reads"]
 
 
+def test_another_cpu_of_the_exact_lane(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "CPU", "max")
+    assert not problems(root)
+    data = {Want(w.cell, w.kernel, "exact"): e for w, e in blocks.read_data(root).items()}
+    for entry in data.values():
+        entry.cpu = "max"
+    blocks.write_data(data, root)
+    block, want = blocks.read_spec(root)["reads"], next(iter(data))
+    kept = blocks.read_data(root)[want]
+    assert not blocks.stale(block, want, kept, root)
+    monkeypatch.setattr(blocks, "CPU", "max,erms=off")
+    assert "measured on max, not max,erms=off" in blocks.stale(block, want, kept, root)
+
+
 @pytest.mark.parametrize(("old", "new", "words"), [
     ('"seeds": [1, 2, 3]', '"seeds": [1, 2]', "no seed 3"),
     ('"read_p99_95"', '"read_p99"', "read_p99_95 was not kept"),

@@ -23,6 +23,7 @@ from typing import Any
 from wblib.base import fs
 from wblib.base.paths import PATCH_DIRS, ROOT
 from wblib.catalog import suites
+from wblib.catalog.spec import CPU
 from wblib.kernel import upstream
 from wbtop.errors import WbError
 from wbtop.stats import median, short, table
@@ -67,13 +68,14 @@ class Want:
 class Entry:
     """What was measured: per metric a value for each seed, None for a metric that such a run does not have.
 
-    base: the pinned version of the kernel's source.  patches: a hash per folder.
+    base: the pinned version of the kernel's source.  patches: a hash per folder.  cpu: of the exact lane.
     """
 
     base: str
     patches: dict[str, str]
     seeds: list[int]
     metrics: dict[str, list[float] | None] = field(default_factory=dict)
+    cpu: str = ""
 
 
 Data = dict[Want, Entry]
@@ -177,7 +179,7 @@ def write_data(data: Data, root: Path = ROOT) -> None:
     for want, entry in sorted(data.items(), key=lambda item: (item[0].cell, item[0].kernel, item[0].lane)):
         one = {"cell": want.cell, "kernel": want.kernel, "lane": want.lane, "base": entry.base,
                "patches": dict(sorted(entry.patches.items())), "seeds": entry.seeds,
-               "metrics": dict(sorted(entry.metrics.items()))}
+               "metrics": dict(sorted(entry.metrics.items())), **({"cpu": entry.cpu} if entry.cpu else {})}
         files.setdefault(want.cell.split()[0], []).append(json.dumps(one))
     for old in (root / DATA).glob("*.json"):
         if old.name != PICTURES and old.stem not in files:
@@ -218,6 +220,11 @@ def base_version(line: str) -> str:
     return upstream.pins(line)["VERSION"]
 
 
+def cpu_of(want: Want) -> str:
+    """QEMU's CPU model, where the lane has one."""
+    return CPU if want.lane == "exact" else ""
+
+
 def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> str:
     """Why ``entry`` is not good for ``block``; empty if it is."""
     what = f"{want.cell} on {want.kernel} ({want.lane})"
@@ -225,6 +232,8 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
         return f"{what} was not measured"
     if entry.base != base_version(want.line):
         return f"{what} was measured on {entry.base}, not {base_version(want.line)}"
+    if entry.cpu != cpu_of(want):
+        return f"{what} was measured on {entry.cpu or 'no named CPU'}, not {cpu_of(want) or 'any'}"
     if not want.stock:
         for folder in depends_of(block, want):
             if entry.patches.get(folder) != patches_hash(folder, want.line, root):
