@@ -125,3 +125,11 @@ def test_tests_and_documents_are_not_counted(tmp_path: Path, name: str, count: i
 def test_markers_of_figures_are_not_mailed() -> None:
     text = "a\n\n<!-- figures: cover-extents -->\n4 times\n<!-- end -->\n\nb\n"
     assert mail.filled(text, "7.3", measure=False) == "a\n\n4 times\n\nb\n"
+
+
+@pytest.mark.parametrize(("line", "said"), [("7.3", "a\n\nnew\n\nb\n"), ("6.12", "a\n\nold\nolder\n\nb\n")])
+def test_what_is_of_one_line_is_not_mailed_to_the_other(line: str, said: str) -> None:
+    text = "a\n\n@LINE 7.3\nnew\n@END\n@LINE 6.12\nold\nolder\n@END\n\nb\n"
+    assert mail.filled(text, line, measure=False) == said
+    only = "a\n\n@LINE 5.10\nold\n@END\n\nb\n"
+    assert mail.filled(only, line, measure=False) == "a\n\nb\n"

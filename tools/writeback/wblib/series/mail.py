@@ -3,7 +3,8 @@
 
 A set is the patches of one hundred, 0105 to 0195, and the cover letter DIR/0100-NAME.cover:
 its subject, a blank line and its text.  In the text, "Depends-on: NAME" names a set that has to
-be applied before, and the lines between @TABLE and @END are cells of a table, "LABEL: CASE axis=value ...".
+be applied before, the lines between @TABLE and @END are cells of a table, "LABEL: CASE axis=value ...",
+and those between @LINE 6.12 and @END are for mails to that kernel line only.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def lint() -> Iterator[tuple[str, str]]:
 # ---- tables -----------------------------------------------------------------
 
 def filled(text: str, line: str, *, measure: bool) -> str:
-    """``text`` with its tables, without the markers of ``wb figures``; a table that is not to be run is a remark."""
+    """``text`` for ``line``, tables filled, without the markers of ``wb figures``; one that is not run is a remark."""
     def one(match: re.Match[str]) -> str:
         words = dict(w.split("=", 1) for w in match[1].split())
         columns = [_column(text) for text in words.get("metrics", "read_p50,read_p99_95,drain_s").split(",")]
@@ -181,6 +182,8 @@ def filled(text: str, line: str, *, measure: bool) -> str:
         return "stock -> patched\n\n" + table(["", *(heading for _, heading, _ in columns)], rows).rstrip("\n")
 
     text = re.sub(r"^<!-- (?:figures: \S+|end) -->\n", "", text, flags=re.M)
+    text = re.sub(r"^@LINE (\S+)\n((?:.*\n)*?)@END\n", lambda m: m[2] if m[1] == line else "", text, flags=re.M)
+    text = re.sub(r"\n{3,}", "\n\n", text)
     return re.sub(r"^@TABLE *(.*)\n((?:.*\n)*?)@END$", one, text, flags=re.M)
 
 
