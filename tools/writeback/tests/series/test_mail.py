@@ -55,6 +55,8 @@ def test_mails_of_a_set(checkout: Checkout) -> None:
     cover = (out / "0000-cover-letter.patch").read_text()
     assert "Subject: [PATCH v3 0/1] block: two changes" in cover
     assert "Applies to Linux 6.12.117." in cover
+    assert 'On top of the set "block: two changes".' in cover
+    assert "block-fixes" not in cover
     assert "mm/new.c" in cover
     assert "[table of 1 cells: without --no-table]" in cover
     only = (out / "0001-mm-three.patch").read_text()

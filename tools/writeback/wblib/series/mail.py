@@ -187,6 +187,12 @@ def filled(text: str, line: str, *, measure: bool) -> str:
     return re.sub(r"^@TABLE *(.*)\n((?:.*\n)*?)@END$", one, text, flags=re.M)
 
 
+def by_subject(text: str, every: Sequence[Set]) -> str:
+    """``text`` with the subjects of the sets that it depends on: nobody on a list knows our names for them."""
+    subjects = {s.name: s.subject for s in every}
+    return re.sub(r"^Depends-on: (\S+)$", lambda m: f'On top of the set "{subjects[m[1]]}".', text, flags=re.M)
+
+
 def _column(text: str) -> tuple[str, str, float]:
     """Metric, heading and divisor of "METRIC[:HEADING[:DIVISOR]]"."""
     metric, heading, divisor, *_ = [*text.split(":"), "", ""]
@@ -346,6 +352,7 @@ def command(args: argparse.Namespace) -> int:
                 raise WbError(f"set {one.name} has no patches for {line}")
             patchqueue.scratch_repo(origin, [*needed(one, every, line), *mine], repo)
             subject, _, text = one.cover.read_text().partition("\n")
+            text = by_subject(text, every)
             out = write(one.name, subject, filled(text, line, measure=not args.no_table), repo, len(mine), line,
                         args.reroll)
     for mail in sorted(out.glob("*.patch")):
