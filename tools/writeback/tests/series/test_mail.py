@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout
 
-from wblib.base.paths import SELFTESTS
+from wblib.base.paths import ROOT, SELFTESTS
 from wblib.catalog.suites import Job
 from wblib.results.store import Result
 from wblib.series import mail
@@ -122,6 +122,18 @@ def test_tests_and_documents_are_not_counted(tmp_path: Path, name: str, count: i
     path.write_text(f"Subject: a\n+ not this\n---\ndiff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n"
                     "@@ -1,1 +1,3 @@\n+one\n+two\n context\n")
     assert mail.added(path) == count
+
+
+def test_every_case_is_mailed() -> None:
+    parts = mail.selftest_parts()
+    top = SELFTESTS.relative_to(ROOT)
+    cases = {str(p.relative_to(ROOT)) for p in SELFTESTS.glob("*/*.sh") if p.parent.name != "tools"}
+    assert cases and cases <= {name for part in parts for name in part}
+    assert all(parts), "a patch without a file"
+    assert f"{top}/Makefile" in parts[-1]
+    assert not [n for part in parts for n in part if "/replay/" in n or "/law/" in n]
+    # What vger takes.
+    assert max(sum((ROOT / n).stat().st_size for n in part) for part in parts) < 100_000
 
 
 def test_markers_of_figures_are_not_mailed() -> None:
