@@ -86,6 +86,15 @@ def test_two_kernels_give_the_ab_table(runner: list[Job], capsys: pytest.Capture
     assert "2/2" in line
 
 
+def test_more_kernels_are_one_table(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
+    kernels = ["stock", "patched", "stock@7.3", "patched@7.3"]
+    assert call("reference", "--seeds", "2", "--kernel", *kernels) == 0
+    out = capsys.readouterr().out
+    assert out.count("p99.95") == 1
+    rows = [line.split() for line in out.splitlines() if line.startswith("none wbt-off buffered default")]
+    assert [row[4:6] for row in rows] == [[kernel, "2"] for kernel in kernels]
+
+
 def test_json(runner: list[Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.json"
     assert call("smoke", "--json", str(path)) == 0

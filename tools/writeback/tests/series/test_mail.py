@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_checkout import LINES, Checkout
 
-from wblib.base.paths import SELFTESTS
+from wblib.base.paths import ROOT, SELFTESTS
 from wblib.catalog.suites import Job
 from wblib.results.store import Result
 from wblib.series import mail
@@ -55,6 +55,8 @@ def test_mails_of_a_set(checkout: Checkout) -> None:
     cover = (out / "0000-cover-letter.patch").read_text()
     assert "Subject: [PATCH v3 0/1] block: two changes" in cover
     assert "Applies to Linux 6.12.117." in cover
+    assert 'On top of the set "block: two changes".' in cover
+    assert "block-fixes" not in cover
     assert "mm/new.c" in cover
     assert "[table of 1 cells: without --no-table]" in cover
     only = (out / "0001-mm-three.patch").read_text()
@@ -122,6 +124,26 @@ def test_tests_and_documents_are_not_counted(tmp_path: Path, name: str, count: i
     assert mail.added(path) == count
 
 
+def test_every_case_is_mailed() -> None:
+    parts = mail.selftest_parts()
+    top = SELFTESTS.relative_to(ROOT)
+    cases = {str(p.relative_to(ROOT)) for p in SELFTESTS.glob("*/*.sh") if p.parent.name != "tools"}
+    assert cases and cases <= {name for part in parts for name in part}
+    assert all(parts), "a patch without a file"
+    assert f"{top}/Makefile" in parts[-1]
+    assert not [n for part in parts for n in part if "/replay/" in n or "/law/" in n]
+    # What vger takes.
+    assert max(sum((ROOT / n).stat().st_size for n in part) for part in parts) < 100_000
+
+
 def test_markers_of_figures_are_not_mailed() -> None:
     text = "a\n\n<!-- figures: cover-extents -->\n4 times\n<!-- end -->\n\nb\n"
     assert mail.filled(text, "7.3", measure=False) == "a\n\n4 times\n\nb\n"
+
+
+@pytest.mark.parametrize(("line", "said"), [("7.3", "a\n\nnew\n\nb\n"), ("6.12", "a\n\nold\nolder\n\nb\n")])
+def test_what_is_of_one_line_is_not_mailed_to_the_other(line: str, said: str) -> None:
+    text = "a\n\n@LINE 7.3\nnew\n@END\n@LINE 6.12\nold\nolder\n@END\n\nb\n"
+    assert mail.filled(text, line, measure=False) == said
+    only = "a\n\n@LINE 5.10\nold\n@END\n\nb\n"
+    assert mail.filled(only, line, measure=False) == "a\n\nb\n"

@@ -9,13 +9,19 @@ from types import SimpleNamespace
 import pytest
 
 from wblib.base import paths
+from wblib.kernel import upstream
 from wblib.ship import boot, bootdisk
 
+made: list[bootdisk.Content] = []  # what the disks were made of
 FIRST = "BdsDxe: starting Boot0001\nTAP version 13\n1..3\nok 1 it runs\n{second}ok 2 kselftest x\n"
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, out: Path, first: str, second: str) -> dict[str, str]:
     """What the check says when the two boots print this."""
+    def make(content: bootdisk.Content, *_rest: object) -> str:
+        made.append(content)
+        return "6.1-debian"
+
     monkeypatch.setattr(boot, "OUT", out / "boot")
     monkeypatch.setattr(boot.deb, "build", lambda _v: SimpleNamespace(release="6.12-calm", headers=out, image=out,
                                                                     kernel=None))
@@ -23,7 +29,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, out: Path, first: str, second: str) -
     monkeypatch.setattr(boot.kernels, "modules", lambda _k: out)
     monkeypatch.setattr(boot.kernels, "build", lambda _v: SimpleNamespace(image=out))
     monkeypatch.setattr(boot.qemu, "kvm_works", lambda _i: False)
-    monkeypatch.setattr(boot.bootdisk, "make", lambda *_a: "6.1-debian")
+    monkeypatch.setattr(boot.bootdisk, "make", make)
     monkeypatch.setattr(boot.bootdisk, "command", lambda _i, place, _k: [str(place)])
 
     def execute(argv: list[str], place: Path, **_kw: object) -> tuple[str, float]:
@@ -45,6 +51,15 @@ def test_a_failure_and_what_it_is_in_are_named(monkeypatch: pytest.MonkeyPatch, 
     said = lines(monkeypatch, tmp_path, FIRST.format(second=nested), "not ok 3 Debian is back\n")
     failed = {name for name, problem in said.items() if problem}
     assert failed == {"boot: kselftest x/deep", "boot: Debian is back"}
+
+
+@pytest.mark.parametrize("line", upstream.LINES)
+def test_each_line_runs_a_case_that_does_not_skip_there(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("BASE", line)
+    lines(monkeypatch, tmp_path, FIRST.format(second=""), "ok 3 Debian is back\n")
+    assert ("ext4-shape" in made[-1].tests) == (line == upstream.LTS)
 
 
 def test_a_boot_that_dies_is_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from wblib.kernel import upstream
 from wblib.ship import deb, dkms
 from wbtop.errors import WbError
 
@@ -93,6 +94,11 @@ def test_the_dkms_package_is_whole_and_repeats(tmp_path: Path, monkeypatch: pyte
     named = {folder + word for folder, words in re.findall(r"\$\(addprefix (\w+/wbdisk_),([\w. ]+)\)", objects)
              for word in words.split()}
     assert named == {str(p.relative_to(source).with_suffix(".o")) for p in source.rglob("*.c")}
+    # DKMS skips what does not match: it has to be built for both lines, and nothing older.
+    only = re.search(r'^BUILD_EXCLUSIVE_KERNEL="(.*)"$', conf, re.M)
+    assert only
+    releases = (*(upstream.pins(line)["VERSION"] for line in upstream.LINES), "7.10.2-calm", "6.1.0-9-amd64", "6.13.1")
+    assert [bool(re.search(only[1], release)) for release in releases] == [True, True, True, False, False]
     fields = subprocess.run(["dpkg-deb", "-f", package, "Depends", "Version"], capture_output=True, text=True,
                             check=True).stdout
     assert "dkms" in fields and dkms.version() in fields

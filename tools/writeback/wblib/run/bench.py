@@ -59,8 +59,9 @@ def run_jobs(job_list: Sequence[Job], parallel: int, *, lane: str = "exact", for
 
 
 def latency_table(found: Sequence[Result]) -> str:
-    """Medians of read-latency runs, a line per cell; common axes in the first line."""
-    groups = list(compare.group(found).items())
+    """Medians of read-latency runs, a line per cell and kernel; common axes in the first line."""
+    kernels = dict.fromkeys(r.kernel for r in found)
+    groups = [item for k in kernels for item in compare.group(r for r in found if r.kernel == k).items()]
     names = list(dict.fromkeys(n for r in found for n in r.axes))
     varying = [n for n in names if len({dict(key[2]).get(n) for key, _ in groups}) > 1]
     common = {n: v for n, v in found[0].axes.items() if n not in varying}
@@ -71,9 +72,10 @@ def latency_table(found: Sequence[Result]) -> str:
             got = compare.values(runs, metric)
             cells.append(number(summary(got).median / divisor if got else None))
         label = " ".join(v if n != "wbt" else f"wbt-{v}" for n in varying if (v := dict(key[2])[n]))
-        rows.append([label or "-", str(len(runs)), *cells])
-    head = [" ".join(varying) or "axes", "n", *(h for _, h, _ in _LATENCY)]
-    return f"{compare.title('read-latency', key[1], common)}\n{table(head, rows)}"
+        names_of = [runs[0].kernel] if len(kernels) > 1 else []
+        rows.append([label or "-", *names_of, str(len(runs)), *cells])
+    head = [" ".join(varying) or "axes", *(["kernel"] if len(kernels) > 1 else []), "n", *(h for _, h, _ in _LATENCY)]
+    return f"{compare.title('read-latency', key[1], common)}\n{table(head, rows, left=min(len(kernels), 2))}"
 
 
 def medians_table(found: Sequence[Result]) -> str:
@@ -90,11 +92,15 @@ def medians_table(found: Sequence[Result]) -> str:
     return f"{head}\n{table(['metric', 'unit', 'median', 'spread', 'seeds'], rows, left=2)}"
 
 
+def _has_reads(result: Result) -> bool:
+    return result.case == "read-latency" and "read_p50" in result.metrics
+
+
 def render(found: Sequence[Result]) -> str:
     """Tables of one kernel's results."""
     whole = [r for r in found if r.status != "error" and r.metrics]
     parts = []
-    latency = [r for r in whole if r.case == "read-latency" and "read_p50" in r.metrics]
+    latency = [r for r in whole if _has_reads(r)]
     for runs in compare.group(r for r in whole if r not in latency).values():
         parts.append(medians_table(runs))
     if latency:
@@ -199,6 +205,8 @@ def run(args: argparse.Namespace) -> int:
         print(zoo_report.render(found))
     elif len(kernels) == 2 and args.shard is None:
         print(render_pair(found, *kernels))
+    elif len(kernels) > 2 and all(map(_has_reads, found)):
+        print(f"{latency_table(found)}\n")
     else:
         for kernel in kernels:
             print(f"{kernel}:\n\n{render([r for r in found if r.kernel == kernel])}\n")

@@ -3,7 +3,8 @@
 
 A set is the patches of one hundred, 0105 to 0195, and the cover letter DIR/0100-NAME.cover:
 its subject, a blank line and its text.  In the text, "Depends-on: NAME" names a set that has to
-be applied before, and the lines between @TABLE and @END are cells of a table, "LABEL: CASE axis=value ...".
+be applied before, the lines between @TABLE and @END are cells of a table, "LABEL: CASE axis=value ...",
+and those between @LINE 6.12 and @END are for mails to that kernel line only.
 """
 
 import argparse
@@ -41,29 +42,52 @@ COLUMNS = 72
 ADDED_MAX = 300
 _TEST = re.compile(r"^(?:Documentation/|tools/testing/)|(?:[-_](?:kunit|test)\.[ch]|-tests?\.c|_kunit\w*\.c)$")
 _OURS = re.compile(r"^\s*(wb (?:run|bench|law|check|stress|lanes|demo)\b.*)$", re.M)
-# What the kselftests are as patches, each with the files it adds; what is left goes with the cases.
+# What the kselftests are as patches: subject, text, and the folders of the files that it adds; "" is what is left.
+SELF_TEXT = """\
+Incidents that were published, as tests: readers beside a buffered dd, dd at
+different values of vm.dirty_ratio, ext4 without delayed allocation; and
+tests of what the kernel promises: limits of dirty memory, who is throttled,
+what is on disk after a power cut or an error. A test whose feature the
+kernel does not have is skipped.
+
+They run on a disk that is a model: how long readers wait behind writeback on an
+SSD, a stick or a cloud volume can be seen on any machine, the same each time.
+"""
 SELF_PARTS = (
-    ("selftests/writeback: add a modelled disk",
-     "wbdisk is a blk-mq driver with a model of a disk behind it instead of memory:\n"
-     "bandwidth, latency, queue depth, a cache, dies that program and erase, an arm\n"
-     "that seeks. Time is the kernel's own, so that what writeback does to readers\n"
-     "on an SSD, a stick or a cloud volume can be seen on any machine, the same each\n"
-     "time. It is configured by configfs, as null_blk is, and can fail, stall and\n"
-     "lose power.", ("test_modules/",)),
-    ("selftests/writeback: add helpers and programs",
-     "What the cases share: options, disks, cgroups, readers (open_reader issues\n"
-     "each read when it is due, so that a disk that stalls is still asked), a\n"
-     "sampler of vmstat, and the programs that write and verify what a power cut\n"
-     "must not lose.", ("lib/", "src/")),
-    ("selftests/writeback: add cases",
-     "Incidents that were published, as tests: readers beside a buffered dd, dd at\n"
-     "different values of vm.dirty_ratio, ext4 without delayed allocation; and\n"
-     "tests of what the kernel promises: limits of dirty memory, who is throttled,\n"
-     "what is on disk after a power cut or an error. A test whose feature the\n"
-     "kernel does not have is skipped.", ("*",)),
-    ("selftests: build and maintain writeback",
-     "Add the target and the entry in MAINTAINERS.", ("../Makefile", "MAINTAINERS")),
+    ("selftests/writeback: add models of disks",
+     "Bandwidth, latency, queue depth, a cache, dies that program and erase, an arm\n"
+     "that seeks: when each command ends on a disk with these. Arithmetic, without a\n"
+     "clock or locks; the module follows.", ("test_modules/model/",)),
+    ("selftests/writeback: add wbdisk, a modelled disk",
+     "A blk-mq driver with a model of a disk behind it instead of memory. Time is the\n"
+     "kernel's own, so that what writeback does to readers on an SSD, a stick or a\n"
+     "cloud volume can be seen on any machine, the same each time. It is configured by\n"
+     "configfs, as null_blk is, and can fail, stall and lose power. Pages of zeros are\n"
+     "not kept, so that a small guest can write gigabytes.", ("test_modules/data/", "test_modules/driver/")),
+    ("selftests/writeback: build and test wbdisk",
+     "The module's Makefile, and KUnit tests of the models and of what is stored.", ("test_modules/",)),
+    ("selftests/writeback: add what the cases share",
+     "Options, disks, cgroups, readers, and what is measured.", ("lib/",)),
+    ("selftests/writeback: add programs",
+     "open_reader issues each read when it is due, so that a disk that stalls is still\n"
+     "asked; a sampler of vmstat; and programs that write and verify what a power cut\n"
+     "must not lose.", ("src/",)),
+    ("selftests/writeback: add cases of the block layer",
+     "Readers beside a writer, and what wbt promises.", ("block/",)),
+    ("selftests/writeback: add cases of dirty memory",
+     "Its limits, who is throttled, and how long.", ("mm/",)),
+    ("selftests/writeback: add cases of ext4",
+     "Without delayed allocation, inline data, errors at the end of I/O.", ("ext4/",)),
+    ("selftests/writeback: add power cuts, faults and races",
+     "What fsync acknowledged is there after a power cut, errors are reported, nothing\n"
+     "hangs.", ("crash/",)),
+    ("selftests/writeback: build, run and maintain it",
+     "Makefile, config, README, the cases of the disk itself, the target and the entry\n"
+     "in MAINTAINERS.", ("",)),
 )
+# Not for the kernel's tree: patches for an old kernel, the program of 'wb law', and cases that test wb.
+SELF_NOT = ("replay/", "law/", "tools/")
+SELF_LISTS = ("linux-fsdevel@vger.kernel.org", "linux-block@vger.kernel.org", "linux-kselftest@vger.kernel.org")
 
 
 @dataclass(frozen=True)
@@ -159,7 +183,7 @@ def lint() -> Iterator[tuple[str, str]]:
 # ---- tables -----------------------------------------------------------------
 
 def filled(text: str, line: str, *, measure: bool) -> str:
-    """``text`` with its tables, without the markers of ``wb figures``; a table that is not to be run is a remark."""
+    """``text`` for ``line``, tables filled, without the markers of ``wb figures``; one that is not run is a remark."""
     def one(match: re.Match[str]) -> str:
         words = dict(w.split("=", 1) for w in match[1].split())
         columns = [_column(text) for text in words.get("metrics", "read_p50,read_p99_95,drain_s").split(",")]
@@ -181,7 +205,15 @@ def filled(text: str, line: str, *, measure: bool) -> str:
         return "stock -> patched\n\n" + table(["", *(heading for _, heading, _ in columns)], rows).rstrip("\n")
 
     text = re.sub(r"^<!-- (?:figures: \S+|end) -->\n", "", text, flags=re.M)
+    text = re.sub(r"^@LINE (\S+)\n((?:.*\n)*?)@END\n", lambda m: m[2] if m[1] == line else "", text, flags=re.M)
+    text = re.sub(r"\n{3,}", "\n\n", text)
     return re.sub(r"^@TABLE *(.*)\n((?:.*\n)*?)@END$", one, text, flags=re.M)
+
+
+def by_subject(text: str, every: Sequence[Set]) -> str:
+    """``text`` with the subjects of the sets that it depends on: nobody on a list knows our names for them."""
+    subjects = {s.name: s.subject for s in every}
+    return re.sub(r"^Depends-on: (\S+)$", lambda m: f'On top of the set "{subjects[m[1]]}".', text, flags=re.M)
 
 
 def _column(text: str) -> tuple[str, str, float]:
@@ -226,7 +258,8 @@ def _patch_mails(repo: Path, count: int, out: Path, prefix: str) -> list[Path]:
     return sorted(out.glob("[0-9]*.patch"))
 
 
-def write(name: str, subject: str, text: str, repo: Path, count: int, line: str, version: int) -> Path:
+def write(name: str, subject: str, text: str, repo: Path, count: int, line: str, version: int,
+          more_cc: Sequence[str] = ()) -> Path:
     """The mails of the last ``count`` commits of ``repo`` and their cover letter; returns their directory."""
     out = BUILD / "mail" / name
     shutil.rmtree(out, ignore_errors=True)
@@ -234,6 +267,7 @@ def write(name: str, subject: str, text: str, repo: Path, count: int, line: str,
     prefix = "PATCH" + (f" v{version}" if version > 1 else "")
     mails = _patch_mails(repo, count, out, prefix)
     to, cc = recipients(mails, line)
+    cc += [c for c in more_cc if c not in cc]
     head = git(repo, "rev-parse", "HEAD").strip()[:12]
     author = git(repo, "log", "-1", "--format=%an <%ae>").strip()
     date = git(repo, "log", "-1", "--format=%aD").strip()
@@ -253,27 +287,29 @@ def write(name: str, subject: str, text: str, repo: Path, count: int, line: str,
     return out
 
 
-def selftest_files() -> list[str]:
-    """The kselftests' files, as git tracks them; not the replay of an old kernel, which is a patch of its own."""
-    names = git(ROOT, "ls-files", "--", str(SELFTESTS.relative_to(ROOT))).splitlines()
-    return [n for n in names if "/replay/" not in n]
+def selftest_parts() -> list[list[str]]:
+    """The kselftests' files that are mailed, as git tracks them, for each of SELF_PARTS."""
+    top = SELFTESTS.relative_to(ROOT)
+    left = [n for n in git(ROOT, "ls-files", "--", str(top)).splitlines()
+            if not n.startswith(tuple(f"{top}/{folder}" for folder in SELF_NOT))]
+    parts = []
+    for _, _, folders in SELF_PARTS:
+        parts.append([n for n in left if n.startswith(tuple(f"{top}/{folder}" for folder in folders))])
+        left = [n for n in left if n not in parts[-1]]
+    return parts
 
 
 def selftest_repo(origin: upstream.Base, repo: Path) -> int:
     """The kselftests as commits on what they touch of ``origin``; returns how many."""
-    top = SELFTESTS.relative_to(ROOT)
-    makefile = top.parent / "Makefile"
+    makefile = SELFTESTS.relative_to(ROOT).parent / "Makefile"
     upstream.fetch(origin, ["MAINTAINERS", str(makefile)], repo)
     patchqueue.new_repo(repo)
-    left = selftest_files()
     author = patchqueue.IDENTITY | git_author()
-    for subject, text, patterns in SELF_PARTS:
-        for name in [n for n in left if any(Path(n).match(f"{top}/{p}") if not p.endswith("/") else
-                                            n.startswith(f"{top}/{p}") for p in patterns)]:
-            left.remove(name)
+    for (subject, text, _), names in zip(SELF_PARTS, selftest_parts(), strict=True):
+        for name in names:
             (repo / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, repo / name)
-        if "MAINTAINERS" in patterns:
+        if subject == SELF_PARTS[-1][0]:
             _join(repo / makefile, repo / "MAINTAINERS", f"{author['GIT_AUTHOR_NAME']} <{author['GIT_AUTHOR_EMAIL']}>")
         git(repo, "add", "-f", "-A")
         signed = f"Signed-off-by: {author['GIT_AUTHOR_NAME']} <{author['GIT_AUTHOR_EMAIL']}>"
@@ -295,8 +331,8 @@ def _join(makefile: Path, maintainers: Path, who: str) -> None:
     lines = makefile.read_text().splitlines(keepends=True)
     at = next(i for i, s in enumerate(lines) if s.startswith("TARGETS += ") and s.split()[2] > "writeback")
     makefile.write_text("".join([*lines[:at], "TARGETS += writeback\n", *lines[at:]]))
-    entry = (f"WRITEBACK SELFTESTS\nM:\t{who}\nL:\tlinux-fsdevel@vger.kernel.org\nL:\tlinux-block@vger.kernel.org\n"
-             "L:\tlinux-kselftest@vger.kernel.org\nS:\tMaintained\nF:\ttools/testing/selftests/writeback/\n\n")
+    entry = (f"WRITEBACK SELFTESTS\nM:\t{who}\n" + "".join(f"L:\t{name}\n" for name in SELF_LISTS)
+             + "S:\tMaintained\nF:\ttools/testing/selftests/writeback/\n\n")
     text = maintainers.read_text()
     start = text.index("\n3C59X ") + 1
     at = next(m.start() for m in re.finditer(r"(?<=\n\n)[A-Z0-9].*(?=\n[A-Z]:\t)", text)
@@ -332,8 +368,8 @@ def command(args: argparse.Namespace) -> int:
         repo = Path(temp)
         if args.set == SELF:
             count = selftest_repo(origin, repo)
-            out = write(SELF, "selftests: writeback: incidents as tests, on a modelled disk", SELF_PARTS[2][1], repo,
-                        count, line, args.reroll)
+            out = write(SELF, "selftests: writeback: incidents as tests, on a modelled disk", SELF_TEXT, repo,
+                        count, line, args.reroll, SELF_LISTS)
         else:
             one = next((s for s in every if args.set in (s.name, f"{s.number:02}")), None)
             if one is None:
@@ -343,6 +379,7 @@ def command(args: argparse.Namespace) -> int:
                 raise WbError(f"set {one.name} has no patches for {line}")
             patchqueue.scratch_repo(origin, [*needed(one, every, line), *mine], repo)
             subject, _, text = one.cover.read_text().partition("\n")
+            text = by_subject(text, every)
             out = write(one.name, subject, filled(text, line, measure=not args.no_table), repo, len(mine), line,
                         args.reroll)
     for mail in sorted(out.glob("*.patch")):

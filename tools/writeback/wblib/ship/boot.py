@@ -11,13 +11,16 @@ from wblib.base.proc import say
 from wblib.base.progress import Progress
 from wblib.guest import qemu
 from wblib.kernel import build as kernels
+from wblib.kernel import upstream
 from wblib.results import ktap
 
 from . import bootdisk, deb, dkms
 
 OUT = BUILD / "check" / "boot"
 # Those that do not judge by the clock: this guest's is the host's.
-TESTS = ("wbdisk-kunit", "wbt-kunit", "ext4-shape")
+TESTS = ("wbdisk-kunit", "wbt-kunit")
+# The set ext4-nodelalloc, as it is on each line.
+EXT4_TEST = {upstream.LTS: "ext4-shape", upstream.MAINLINE: "ext4-nodelalloc"}
 # Measured below 150 s on an idle core; the rest is patience with a loaded host.
 TIMEOUT_S = 3600.0
 BOOT_S = {"first": 120.0, "second": 40.0}
@@ -36,7 +39,7 @@ def lines() -> Iterator[tuple[str, str]]:
     OUT.mkdir(parents=True)
     begin = time.monotonic()
     content = bootdisk.Content(made.headers, dkms.build(), made.image, names, made.release,
-                               kernels.modules(made.kernel), TESTS)
+                               kernels.modules(made.kernel), (*TESTS, EXT4_TEST[upstream.default_line()]))
     try:
         fallback = bootdisk.make(content, image, BUILD / "log" / "boot-disk.log")
         say(f"  disk with {made.release} and Debian's {fallback}: {time.monotonic() - begin:.0f} s")

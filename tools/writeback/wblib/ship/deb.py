@@ -62,7 +62,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", default="patched", help="stock, patched or tree (default patched)")
     p.add_argument("--config", default="slim", help="slim, debian-cloud, running or a file (default slim)")
-    p.add_argument("--dkms", action="store_true", help="also wbdisk-dkms, the modelled disk for any 6.12 kernel")
+    p.add_argument("--dkms", action="store_true", help="also wbdisk-dkms, the modelled disk for 6.12 and 7.x kernels")
     p.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="compilers at once (default 0: one per core)")
     p.set_defaults(func=command)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The modelled disk as a DKMS package: wbdisk.ko on any 6.12 kernel whose headers are installed."""
+"""The modelled disk as a DKMS package: wbdisk.ko on any 6.12 or 7.x kernel whose headers are installed."""
 
 import os
 import re
@@ -24,7 +24,7 @@ MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$PACKAGE_NAME/$PACKAGE_VERSION/
 CLEAN="make -C $kernel_source_dir M=$dkms_tree/$PACKAGE_NAME/$PACKAGE_VERSION/build clean"
 BUILT_MODULE_NAME[0]="wbdisk"
 DEST_MODULE_LOCATION[0]="/updates/dkms"
-BUILD_EXCLUSIVE_KERNEL="^6\\.12\\."
+BUILD_EXCLUSIVE_KERNEL="^(6\\.12|7\\.[0-9]+)\\."
 AUTOINSTALL="yes"
 """
 # libelf: objtool in the headers that bindeb-pkg makes, which declare no dependency.

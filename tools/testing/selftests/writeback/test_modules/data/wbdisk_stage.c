@@ -184,4 +184,3 @@ void wbd_stage_drop(struct wbd_store *store, struct wbd_stage *stage)
 	stage->reserved = 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(wbd_stage_drop);
-
