@@ -356,7 +356,7 @@ def test_tuned_gets_the_share_that_a_stock_kernel_keeps(fake: FakeMachine, tmp_p
     """tuned read back another max_bytes than it wrote, and could not put the old one back: seen with tuned itself."""
     for exact in (False, True):
         if exact:  # with the series it stays as written
-            fake.bdi(dirty_throttle_us="0")
+            fake.bdi(dirty_throttled_usec="0")
         where = tmp_path / f"calm-{exact}"
         assert tune(fake, tmp_path, m, "--goal", "unplug", "--hold-seconds", "1", "--tuned", str(where)) == 0
         profile = configparser.ConfigParser(interpolation=None, delimiters=("=",))

@@ -156,7 +156,7 @@ def test_unplug(fake: FakeMachine) -> None:
 
 
 def test_unplug_with_a_time_limit(fake: FakeMachine) -> None:
-    fake.bdi(max_drain_ms="default")
+    fake.bdi(max_drain_ms="0")
     assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value == "3000"
     fake.bdi(max_drain_ms="3000")
     assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value is None

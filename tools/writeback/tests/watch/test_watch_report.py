@@ -3,6 +3,8 @@
 
 import json
 import re
+import struct
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
 from wblib.cli import main
 from wbtop.machine import Dirty
-from wbtop.watch import sample, trace
+from wbtop.watch import sample, taskstats, trace
 from wbtop.watch.report import Traced, cause_of, report, state_of
 from wbtop.watch.sample import Device, Sample, Task
 from wbtop.watch.trace import Sleep
@@ -30,21 +32,33 @@ def sleep(pid: int = 10, dirty: int = LIMIT, pause: int = 50, cgroup: int = 1, b
 
 def process(fake: FakeMachine, pid: int, *, us: int | None = None, start: int = 500, name: str = "dd") -> None:
     fake.write(f"/proc/{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\n")
-    fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 18) + f" {start} 0\n")
+    fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 18) + f" {start} " +
+               " ".join(["0"] * 19) + f" {(us or 0) // 10000} 0\n")
     fake.write(f"/proc/{pid}/cgroup", "0::/user.slice/a\n")
-    for name_of in (f"/proc/{pid}/io", f"/proc/{pid}/task/{pid}/io"):
-        fake.write(name_of, "rchar: 1\n" + (
-            f"dirty_throttle: {us // 1000}\ndirty_throttle_us: {us}\n" if us is not None else ""))
+    if us is not None:
+        fake.write(f"/proc/{pid}/slept", f"{us}\n")  # no file of the kernel's: for delays()
+
+
+def delays(fake: FakeMachine) -> sample.Delays:
+    """Instead of the kernel's answer, number and ns."""
+    def of(tgid: int) -> tuple[int, int] | None:
+        us = fake.machine.number(f"/proc/{tgid}/slept")
+        return None if us is None else (us // 1000, us * 1000)
+    return of
+
+
+def sampled(fake: FakeMachine) -> Sample:
+    return sample.sample(fake.machine, counters=True, delays=delays(fake))
 
 
 def counters(fake: FakeMachine, total: int, global_us: int, cgroup_us: int, device_us: int) -> None:
-    text = (f"dirty_throttle {total // 1000}\ndirty_throttle_us {total}\ndirty_throttle_global_us {global_us}\n"
-            f"dirty_throttle_cgroup_us {cgroup_us}\ndirty_throttle_device_us {device_us}\n")
-    old = fake.read("/proc/vmstat").split("dirty_throttle ")[0]
+    text = (f"nr_dirty_throttled {total // 1000}\ndirty_throttled_global_usec {global_us}\n"
+            f"dirty_throttled_cgroup_usec {cgroup_us}\ndirty_throttled_device_usec {device_us}\n")
+    old = fake.read("/proc/vmstat").split("nr_dirty_throttled ")[0]
     fake.write("/proc/vmstat", old + text)
     fake.write("/sys/fs/cgroup/cgroup.controllers", "memory io\n")
     fake.write("/sys/fs/cgroup/user.slice/a/memory.stat", "file_dirty 5\n" + text)
-    fake.bdi(dirty_throttle=str(total // 1000), dirty_throttle_us=str(total))
+    fake.bdi(nr_dirty_throttled=str(total // 1000), dirty_throttled_usec=str(total))
 
 
 def test_sample_of_a_stock_kernel(fake: FakeMachine) -> None:
@@ -63,26 +77,30 @@ def test_sample_of_a_stock_kernel(fake: FakeMachine) -> None:
     assert not sample.has_counters(fake.machine)
 
 
-@pytest.mark.parametrize(("strict", "drain", "default", "limited"), [
-    ("1", None, None, True), ("0", None, None, False), ("0", "3000", "0", True), ("0", "0", "3000", False),
-    ("0", "default", "3000", True), ("0", "default", "0", False)])
-def test_a_limit_of_the_device(fake: FakeMachine, strict: str, drain: str | None, default: str | None,
-                               limited: bool) -> None:
+@pytest.mark.parametrize(("strict", "drain", "limited"), [
+    ("1", None, True), ("0", None, False), ("0", "3000", True), ("0", "0", False)])
+def test_a_limit_of_the_device(fake: FakeMachine, strict: str, drain: str | None, limited: bool) -> None:
     fake.bdi(strict_limit=strict)
     if drain is not None:
         fake.bdi(max_drain_ms=drain)
-        fake.write("/proc/sys/vm/dirty_drain_ms", f"{default}\n")
     assert sample.sample(fake.machine, counters=False).devices["8:0"].limited is limited
+
+
+@pytest.mark.parametrize(("ms", "limit", "rate"), [
+    ("3000", 30_000_000, 10_000_000), ("3000", 16 << 20, None), ("0", 0, None)])
+def test_the_rate_behind_a_time_limit(fake: FakeMachine, ms: str, limit: int, rate: int | None) -> None:
+    fake.bdi(max_drain_ms=ms, max_drain_bytes=str(limit))
+    assert sample.sample(fake.machine, counters=False).devices["8:0"].drain == rate
 
 
 @pytest.mark.parametrize(("name", "text"), [
     ("/proc/diskstats", "8 0 sda x y\n8\n\x00"), ("/sys/devices/sda/inflight", "x"),
-    ("/sys/kernel/debug/bdi/8:0/stats", "BdiWriteback kB\n\xff"), ("/proc/10/io", ""), ("/proc/10/status", "x")])
+    ("/sys/kernel/debug/bdi/8:0/stats", "BdiWriteback kB\n\xff"), ("/proc/10/stat", ""), ("/proc/10/status", "x")])
 def test_broken_files(fake: FakeMachine, name: str, text: str) -> None:
     counters(fake, 1000, 1000, 0, 0)
     process(fake, 10, us=1000)
     fake.write(name, text)
-    found = sample.sample(fake.machine, counters=True)
+    found = sampled(fake)
     assert found.dirty is not None
     json.dumps(report(found, found, None))
 
@@ -151,12 +169,13 @@ def test_report_from_counters(fake: FakeMachine) -> None:
     process(fake, 10, us=400_000)
     process(fake, 20, us=900_000, start=1)
     process(fake, 30, us=5000)
-    old = at(sample.sample(fake.machine, counters=True), 0.0)
+    old = at(sampled(fake), 0.0)
     counters(fake, 3_000_000, 600_000, 2_300_000, 100_000)
     process(fake, 10, us=1_900_000)
     process(fake, 20, us=500_000, start=2)  # a new process with an old number
-    new = at(sample.sample(fake.machine, counters=True), 2.0)
-    traced = Traced([sleep(pause=40, dirty=5, cgroup=77)], 0, {}, lambda pid: sample.task(fake.machine, pid), {})
+    new = at(sampled(fake), 2.0)
+    traced = Traced([sleep(pause=40, dirty=5, cgroup=77)], 0, {},
+                    lambda pid: sample.task(fake.machine, pid, delays(fake)), {})
     found = report(old, new, traced)
     assert found["source"] == "counters"
     assert found["throttle"] == {"sleeps": 2000, "slept_ms": 2000.0,
@@ -209,10 +228,14 @@ def test_command_where_no_instance_can_be_made(
 
 def test_lines_of_json(fake: FakeMachine, capsys: pytest.CaptureFixture[str]) -> None:
     counters(fake, 10, 10, 0, 0)
+    fake.write("/proc/sys/kernel/task_delayacct", "1\n")
     assert watch(fake, "--count", "2", "--json", "--no-trace") == 0
     out = capsys.readouterr()
     assert [json.loads(line)["source"] for line in out.out.splitlines()] == ["counters", "counters"]
     assert out.err == ""
+    fake.write("/proc/sys/kernel/task_delayacct", "0\n")
+    assert watch(fake, "--count", "1", "--json", "--no-trace") == 0
+    assert "sysctl kernel.task_delayacct=1" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_live_view(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,17 +293,40 @@ def test_what_is_wrong_stays_on_a_low_terminal(fake: FakeMachine) -> None:
     assert render(found, 80, 12).splitlines()[-1].endswith("more lines: a taller window shows them)")
 
 
-def test_a_shell_does_not_sleep_for_its_children(fake: FakeMachine) -> None:
-    """On a patched kernel: "init (1) sleeps 239 % of the time" once a dd that it had started had ended."""
+def test_a_task_that_delay_accounting_does_not_know_has_the_planned_sleeps(fake: FakeMachine) -> None:
+    """Only tasks that started after kernel.task_delayacct=1 have counts of their own."""
     counters(fake, 1000, 1000, 0, 0)
-    process(fake, 1, us=0, name="init")
-    process(fake, 67, us=5_000_000)
-    old = sample.sample(fake.machine, counters=True)
-    fake.write("/proc/1/io", "dirty_throttle: 129\ndirty_throttle_us: 7182002\n")
-    process(fake, 67, us=6_000_000)
-    fake.write("/proc/67/task/68/io", "dirty_throttle: 5\ndirty_throttle_us: 500000\n")
-    found = report(old, sample.sample(fake.machine, counters=True), None)
-    assert [(t["pid"], t["slept_ms"]) for t in found["tasks"]] == [(67, 1500.0)]
+    process(fake, 10)
+    old = sampled(fake)
+    counters(fake, 51_000, 51_000, 0, 0)
+    traced = Traced([sleep(pause=40)], 0, {}, lambda pid: sample.task(fake.machine, pid, delays(fake)), {})
+    found = report(old, sampled(fake), traced)
+    assert [(t["pid"], t["slept_ms"]) for t in found["tasks"]] == [(10, 40)]
+    assert found["throttle"]["slept_ms"] == 50.0
+
+
+def test_sleeps_of_a_struct_taskstats() -> None:
+    for (version, size), place in taskstats.KNOWN.items():
+        stats = bytearray(size)
+        struct.pack_into("=H", stats, 0, version)
+        struct.pack_into("=QQ", stats, place, 7, 1_500_000_000)
+        assert taskstats.sleeps(bytes(stats)) == (7, 1_500_000_000)
+        assert taskstats.sleeps(bytes(stats[:-16])) is None, "a kernel without the series"
+        struct.pack_into("=H", stats, 0, version + 9)
+        assert taskstats.sleeps(bytes(stats)) is None
+    assert taskstats.sleeps(b"") is None
+
+
+def test_attributes_of_an_answer() -> None:
+    text = struct.pack("=HHI", 8, 2, 10) + struct.pack("=HH", 5, 3) + b"x\0\0\0"
+    assert list(taskstats.attributes(text)) == [(2, struct.pack("=I", 10)), (3, b"x")]
+    assert list(taskstats.attributes(struct.pack("=HH", 0, 1))) == []
+
+
+def test_a_kernel_that_says_nothing_of_a_process() -> None:
+    with closing(taskstats.Taskstats()) as kernel:
+        assert kernel.sleeps(1 << 30) is None
+    assert taskstats.Taskstats.sleeps(kernel, 1) is None
 
 
 def test_a_place_that_is_not_there_is_said_before_the_first_interval(fake: FakeMachine, tmp_path: Path,

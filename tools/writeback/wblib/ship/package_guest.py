@@ -37,6 +37,8 @@ mount -t devtmpfs devtmpfs /dev
 mkdir -p /tmp /run /root /mnt /dev/shm
 mount -t tracefs tracefs /sys/kernel/tracing
 mount -t debugfs debugfs /sys/kernel/debug
+# Sleeps of single tasks are counted for those that start after this.
+if [ -e /proc/sys/kernel/task_delayacct ]; then echo 1 > /proc/sys/kernel/task_delayacct; fi
 for module in $(cat /modules/order); do insmod /modules/$module; done
 exec > /dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw -echo

@@ -29,8 +29,7 @@ from . import page
 from .load import Load, fitting_mib
 
 FORMAT = 1
-KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|vm\.dirty_drain_ms|queue\.(?:iosched\.)?[a-z_]+"
-                 r"|bdi\.[a-z_]+")
+KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|queue\.(?:iosched\.)?[a-z_]+|bdi\.[a-z_]+")
 EXAMPLES = """\
 examples:
   sudo wb field /srv --b queue.scheduler=none,queue.max_sectors_kb=128

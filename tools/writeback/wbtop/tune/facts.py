@@ -118,7 +118,7 @@ def _read_bdi(machine: Machine, name: str) -> Bdi | None:
         return None
     return Bdi(name, machine.number(f"{base}/max_bytes"), machine.number(f"{base}/max_ratio_fine"),
                machine.number(f"{base}/strict_limit"), machine.text(f"{base}/max_drain_ms"),
-               exact_bytes=machine.exists(f"{base}/dirty_throttle_us"))
+               exact_bytes=machine.exists(f"{base}/dirty_throttled_usec"))
 
 
 def _mounts(machine: Machine) -> Iterator[tuple[str, str, str, str, str]]:

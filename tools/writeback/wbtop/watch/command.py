@@ -43,9 +43,10 @@ columns:
                 x their mean size, where the kernel does not count bytes)
   rd p50 ...    ms from the submission of a read to its end, of a sample at the start of
                 the interval; without tracing only the mean, in the column of p50
-sources: the counters of the mm series where the kernel has them (real sleeps, in us);
-else the tracepoint writeback:balance_dirty_pages (planned sleeps, in timer ticks), in
-instances of its own that are removed at the end: no setting of the machine changes.
+sources: the counters of the mm series where the kernel has them (real sleeps, in us; per
+task with kernel.task_delayacct=1, of tasks that started after it was set); else the
+tracepoint writeback:balance_dirty_pages (planned sleeps, in timer ticks), in instances
+of its own that are removed at the end: no setting of the machine changes.
 exit code: 0, 1 without root or when nothing can be read, 2 for wrong usage"""
 
 
@@ -74,6 +75,9 @@ def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: li
     if args.no_trace:
         if not counters:
             notes.append("no tracing and no counters in this kernel: who sleeps is not known")
+        elif machine.number("/proc/sys/kernel/task_delayacct") != 1:
+            notes.append("sleeps of single tasks are not counted: sysctl kernel.task_delayacct=1, for tasks that start "
+                         "afterwards")
         return None
     try:
         return stack.enter_context(Trace(machine))
@@ -142,7 +146,8 @@ def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> Non
 
 def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, counters: bool, notes: list[str],
           count: int | None) -> None:
-    old = samples.sample(machine, counters=counters)
+    delays = samples.kernel_delays(machine) if counters else None
+    old = samples.sample(machine, counters=counters, delays=delays)
     if trace is not None:
         trace.sleeps()  # those before the interval: a task does not sleep for 123 % of it
     done, last = 0, None
@@ -155,21 +160,21 @@ def _loop(machine: Machine, args: argparse.Namespace, trace: Trace | None, count
                     _show(last, args)
             if key == "q":
                 return
-            new = samples.sample(machine, counters=counters)
-            last = report(old, new, _traced(machine, trace), notes)
+            new = samples.sample(machine, counters=counters, delays=delays)
+            last = report(old, new, _traced(machine, trace, delays), notes)
             last["time"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             _keep(last, args)
             _show(last, args)
             old, done = new, done + 1
 
 
-def _traced(machine: Machine, trace: Trace | None) -> Traced | None:
+def _traced(machine: Machine, trace: Trace | None, delays: samples.Delays | None) -> Traced | None:
     if trace is None:
         return None
     sleeps, lost, unknown = trace.sleeps()
     reads, unread = trace.reads()
     names = samples.cgroup_names(machine) if any(s.cgroup for s in sleeps) else {}
-    return Traced(sleeps, lost, reads, lambda pid: samples.task(machine, pid), names, unknown + unread)
+    return Traced(sleeps, lost, reads, lambda pid: samples.task(machine, pid, delays), names, unknown + unread)
 
 
 def _check_files(args: argparse.Namespace) -> None:

@@ -6,15 +6,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from wbtop.machine import SECTOR, Dirty, Machine, dirty, numbers_of
 
+from .taskstats import Taskstats
+
 CAUSES = ("global", "cgroup", "device")
+# Number and ns of the sleeps of a process, if delay accounting knows them.
+Delays = Callable[[int], "tuple[int, int] | None"]
 CGROUP = "/sys/fs/cgroup"
 MAX_CGROUPS = 5000
+DRAIN_FLOOR = 16 << 20  # of mm/page-writeback.c: no time limit is lower
 # Memory that is never written back.
 _NO_DISK = re.compile(r"(ram|zram|sr|fd)[0-9]+")
 ROOT_CGROUP = 1  # the inode of cgroup v2's root, and what a kernel without cgroup writeback prints
@@ -94,10 +99,10 @@ class Sample:
 
 def _throttle(values: dict[str, int]) -> Throttle | None:
     """The series' counters in vmstat or memory.stat."""
-    if "dirty_throttle_us" not in values:
+    if "nr_dirty_throttled" not in values:
         return None
-    by_cause = {c: values[f"dirty_throttle_{c}_us"] for c in CAUSES if f"dirty_throttle_{c}_us" in values}
-    return Throttle(values.get("dirty_throttle", 0), values["dirty_throttle_us"], by_cause)
+    by_cause = {c: values.get(f"dirty_throttled_{c}_usec", 0) for c in CAUSES}
+    return Throttle(values["nr_dirty_throttled"], sum(by_cause.values()), by_cause)
 
 
 def has_counters(machine: Machine) -> bool:
@@ -105,10 +110,18 @@ def has_counters(machine: Machine) -> bool:
     return _throttle(machine.keyed("/proc/vmstat")) is not None
 
 
-def sample(machine: Machine, *, counters: bool) -> Sample:
-    """Take one sample. counters: also read what the series counts per task and cgroup."""
+def kernel_delays(machine: Machine) -> Delays:
+    """What the running kernel answers; nothing for a root that is not this machine's."""
+    if machine.root != Path("/"):
+        return lambda _: None
+    return Taskstats().sleeps
+
+
+def sample(machine: Machine, *, counters: bool, delays: Delays | None = None) -> Sample:
+    """Take one sample. counters: also read what the series counts per cgroup and, by ``delays``, per task."""
     return Sample(time.monotonic(), dirty(machine), _throttle(machine.keyed("/proc/vmstat")),
-                  dict(_tasks(machine)) if counters else {}, dict(_cgroups(machine)) if counters else {},
+                  dict(_tasks(machine, delays)) if counters and delays else {},
+                  dict(_cgroups(machine)) if counters else {},
                   _devices(machine), dict(_writers(machine)), dict(_pressure(machine)))
 
 
@@ -133,7 +146,7 @@ def _writers(machine: Machine) -> Iterator[tuple[int, tuple[str, int]]]:
 
 # ---- tasks and cgroups --------------------------------------------------------
 
-def task(machine: Machine, pid: int) -> tuple[int, Task] | None:
+def task(machine: Machine, pid: int, delays: Delays | None = None) -> tuple[int, Task] | None:
     """The process that the task ``pid`` belongs to; None when it is gone."""
     status = machine.text(f"/proc/{pid}/status") or ""
     group = re.search(r"^Tgid:\s+([0-9]+)", status, re.MULTILINE)
@@ -141,20 +154,20 @@ def task(machine: Machine, pid: int) -> tuple[int, Task] | None:
     if not group or not name:
         return None
     tgid = int(group.group(1))
-    stat = (machine.text(f"/proc/{tgid}/stat") or "").rpartition(")")[2].split()
-    throttle = _own_throttle(machine, tgid)
+    stat = _stat(machine, tgid)
+    slept = delays(tgid) if delays and _delayed(stat) else None
+    throttle = Throttle(slept[0], slept[1] // 1000) if slept else None
     return tgid, Task(name.group(1), cgroup_of(machine, tgid), int(stat[19]) if len(stat) > 19 else 0, throttle)
 
 
-def _own_throttle(machine: Machine, tgid: int) -> Throttle | None:
-    """That of a process's threads; its own file also has that of all children that have ended."""
-    found = None
-    for tid in machine.names(f"/proc/{tgid}/task"):
-        values = machine.keyed(f"/proc/{tgid}/task/{tid}/io")
-        if "dirty_throttle_us" in values:
-            found = found or Throttle()
-            found = Throttle(found.count + values.get("dirty_throttle", 0), found.us + values["dirty_throttle_us"])
-    return found
+def _stat(machine: Machine, pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third one on."""
+    return (machine.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+
+
+def _delayed(stat: list[str]) -> bool:
+    """Has delay accounting seen the process wait for I/O, which such sleeps are taken for?"""
+    return len(stat) > 39 and stat[39] != "0"
 
 
 def cgroup_of(machine: Machine, pid: int) -> str:
@@ -163,12 +176,12 @@ def cgroup_of(machine: Machine, pid: int) -> str:
     return match.group(1) if match else ""
 
 
-def _tasks(machine: Machine) -> Iterator[tuple[int, Task]]:
+def _tasks(machine: Machine, delays: Delays) -> Iterator[tuple[int, Task]]:
     for name in machine.names("/proc"):
-        # A process that was never throttled costs one file.
-        if name.isdigit() and machine.keyed(f"/proc/{name}/io").get("dirty_throttle_us"):
-            found = task(machine, int(name))
-            if found:
+        # A process that never waited costs one file.
+        if name.isdigit() and _delayed(_stat(machine, int(name))):
+            found = task(machine, int(name), delays)
+            if found and found[1].throttle:
                 yield found
 
 
@@ -234,10 +247,14 @@ def _limited(machine: Machine, bdi: str) -> bool | None:
         return True
     if strict is None:
         return None
-    drain = machine.text(f"{base}/max_drain_ms")
-    if drain == "default":
-        drain = machine.text("/proc/sys/vm/dirty_drain_ms")
-    return drain is not None and drain.strip() not in ("", "0")
+    return bool(machine.number(f"{base}/max_drain_ms"))
+
+
+def _drain(machine: Machine, bdi: str) -> int | None:
+    """What the time limit takes the device for, in bytes/s; None without one, or while it knows nothing better."""
+    ms = machine.number(f"/sys/class/bdi/{bdi}/max_drain_ms")
+    limit = machine.number(f"/sys/class/bdi/{bdi}/max_drain_bytes")
+    return limit * 1000 // ms if ms and limit and limit > DRAIN_FLOOR else None
 
 
 def _mounts(machine: Machine) -> list[tuple[str, str, str]]:
@@ -282,13 +299,13 @@ def _devices(machine: Machine) -> dict[str, Device]:
             continue
         debug = numbers_of(machine.text(f"/sys/kernel/debug/bdi/{bdi}/stats") or "")
         base = f"/sys/class/bdi/{bdi}"
-        us = machine.number(f"{base}/dirty_throttle_us")
+        us = machine.number(f"{base}/dirty_throttled_usec")
         found[bdi] = Device(
             name=name, bdi=bdi, stat=stat, dirty=_kilo(debug, "BdiReclaimable"),
             writeback=_kilo(debug, "BdiWriteback"), bandwidth=_kilo(debug, "BdiWriteBandwidth"),
-            drain=_kilo(debug, "BdiDrainRate"), limited=_limited(machine, bdi),
+            drain=_drain(machine, bdi), limited=_limited(machine, bdi),
             wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
-            throttle=None if us is None else Throttle(machine.number(f"{base}/dirty_throttle") or 0, us),
+            throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
             what=what, policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
         )
     return found

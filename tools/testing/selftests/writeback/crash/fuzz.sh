@@ -159,7 +159,7 @@ disk_beside ext4 $ON fifo
 wbdisk_create $OFF sata-ssd
 wbdisk_set $OFF power 0
 readonly QUEUE=/sys/block/wbd-$ON/queue BDI=/sys/block/wbd-$ON/bdi EXT4=/sys/fs/ext4/wbd-$ON
-ktap_set_plan $((21 + $(wc -l < "$WBDISK_CONFIGFS/ranges")))
+ktap_set_plan $((20 + $(wc -l < "$WBDISK_CONFIGFS/ranges")))
 note "seed ${OPT[seed]}, ${OPT[values]} values each"
 RANDOM=${OPT[seed]}
 load &
@@ -168,11 +168,10 @@ high=
 [ ! -e $QUEUE/wbt_policy ] || high=$LATENCY_US_MAX
 fuzz $QUEUE/wbt_lat_usec "${high:+0}" "$high"
 fuzz $QUEUE/wbt_policy "" "" "bytes requests"
-fuzz $VM/dirty_drain_ms 0 $INT_MAX
 fuzz $VM/dirty_expire_centisecs 0 $U32_MAX
 # The kernel takes any int here, and prints it as one.
 fuzz $VM/dirty_writeback_centisecs -2147483648 $INT_MAX
-fuzz $BDI/max_drain_ms 0 $INT_MAX default
+fuzz $BDI/max_drain_ms 0 $INT_MAX
 fuzz $BDI/min_ratio 0 100
 fuzz $BDI/max_ratio 0 100
 fuzz $BDI/strict_limit 0 1

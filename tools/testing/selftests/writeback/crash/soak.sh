@@ -100,9 +100,8 @@ operation() {
 	8) put "$queue/scheduler" none mq-deadline kyber bfq
 	   put "$queue/wbt_lat_usec" 0 500 2000 75000 &&
 	   put "$queue/wbt_policy" requests bytes bytes ;;
-	9) put "$bdi/max_drain_ms" 0 100 1000 default &&
-	   put "$bdi/strict_limit" 0 1 &&
-	   put $VM/dirty_drain_ms 0 200 3000 ;;
+	9) put "$bdi/max_drain_ms" 0 100 1000 3000 &&
+	   put "$bdi/strict_limit" 0 1 ;;
 	10) set_dirty bytes $(((RANDOM % 64 + 4) << 20)) ;;
 	11) disk_beside ext4 guest fifo capacity_mib=64
 	    dd if=/dev/zero of=/mnt/guest/file bs=64k count=32 status=none &&
@@ -130,7 +129,6 @@ cgroups_check
 [ -r /proc/slabinfo ] || skip_all "needs /proc/slabinfo (CONFIG_SLUB_DEBUG)"
 readonly DIRS=(soak-xfs soak-ext4)
 set_dirty bytes 67108864
-[ ! -e $VM/dirty_drain_ms ] || save_value $VM/dirty_drain_ms
 disk_beside xfs soak-xfs fifo capacity_mib=512 store_mib=64
 disk_beside ext4 soak-ext4 sata-ssd capacity_mib=512 store_mib=64
 ktap_set_plan 6

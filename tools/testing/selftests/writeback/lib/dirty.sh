@@ -128,10 +128,9 @@ drop_file() {
 
 # throttled_us(source) - what the kernel has counted of sleeps for dirty memory so
 # far, in microseconds; nothing if it does not count them
-#	source - a file of "name value" lines (/proc/vmstat, memory.stat) or
-#		"name: value" lines (/proc/PID/io)
+#	source - /proc/vmstat or a cgroup's memory.stat, which have the causes
 throttled_us() {
-	awk '$1 == "dirty_throttle_us" || $1 == "dirty_throttle_us:" { print $2 }' "$1"
+	awk '/^dirty_throttled_(global|cgroup|device)_usec / { us += $2; n++ } END { if (n) print us }' "$1"
 }
 
 # longest_block(file) - longest time in ms that one call of balance_dirty_pages()

@@ -3,8 +3,8 @@
 #
 # The time that writers sleep in balance_dirty_pages(), as the kernel counts it:
 # in /proc/vmstat, in memory.stat of the cgroup and its ancestors, for the device
-# in sysfs, for the task in /proc/PID/io.  All must agree with each other and with
-# the planned sleeps of the tracepoint, name the right cause, and be a part of
+# in sysfs, for the task in delay accounting.  All must agree with each other and
+# with the planned sleeps of the tracepoint, name the right cause, and be a part of
 # what delay accounting and PSI take for waiting for the disk.
 
 # "$!" is no array, whatever was sourced before.
@@ -26,7 +26,7 @@ readonly CLK_TCK
 # A sleep ends with a tick of at most 10 ms and when the task has a CPU.
 readonly TICK_US=10000
 readonly SLACK=0.10		# of the trace, whose pauses are planned ones, and of PSI
-readonly IO_LINES="rchar wchar syscr syscw read_bytes write_bytes cancelled_write_bytes"
+readonly DELAYACCT=/proc/sys/kernel/task_delayacct
 
 about title \
 	"time that writers sleep for dirty memory as counted for system, cgroup, device and task, by cause"
@@ -40,11 +40,6 @@ about not_fast "where a cgroup's reclaim gives up before any time has passed"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
-# io_value(key) - of this shell, which includes the children it waited for
-io_value() {
-	awk -v key="$1:" '$1 == key { print $2 }' "/proc/$BASHPID/io"
-}
-
 # write_in(cgroup, file) - dd that must wait; NOW[] are all counters after it,
 # less those of before.  root: in no cgroup.
 declare -A NOW
@@ -54,21 +49,31 @@ write_in() {
 	throttle_trace_clear
 	snapshot before
 	if [ "$group" = root ]; then
-		TASK_US=$(dd if=/dev/zero of="$MNT/file" bs=1M count=$WRITE_MIB status=none; io_value dirty_throttle_us)
+		read -r TASK TASK_US <<< "$(write_and_tell)"
 	else
-		TASK_US=$(cgroup_run "$group" write_and_tell)
+		read -r TASK TASK_US <<< "$(cgroup_run "$group" write_and_tell)"
 	fi
 	snapshot after
 	for ((i = 0; i < ${#before[@]}; i++)); do
 		NOW[${COUNTERS[i]}]=$((after[i] - before[i]))
 	done
+	sum_causes vmstat "${GROUPS_SHOWN[@]}"
 	read -r TRACE_MS SLEEPS <<< "$(throttle_trace_sum "$WB_OUT/throttle_${group//\//-}.txt")"
-	note "$group: ${NOW[vmstat.dirty_throttle]} sleeps, ${NOW[vmstat.dirty_throttle_us]} us: global ${NOW[vmstat.dirty_throttle_global_us]}, cgroup ${NOW[vmstat.dirty_throttle_cgroup_us]}, device ${NOW[vmstat.dirty_throttle_device_us]}; device's own ${NOW[bdi.dirty_throttle_us]}; task $TASK_US; trace $TRACE_MS ms in $SLEEPS"
+	note "$group: ${NOW[vmstat.nr_dirty_throttled]} sleeps, ${NOW[vmstat.us]} us: global ${NOW[vmstat.dirty_throttled_global_usec]}, cgroup ${NOW[vmstat.dirty_throttled_cgroup_usec]}, device ${NOW[vmstat.dirty_throttled_device_usec]}; device's own ${NOW[bdi.dirty_throttled_usec]}; task $TASK_US in $TASK; trace $TRACE_MS ms in $SLEEPS"
 }
 
+# sum_causes(source...) - NOW[source.us] is the time for all causes
+sum_causes() {
+	local source
+	for source; do
+		NOW[$source.us]=$((NOW[$source.dirty_throttled_global_usec] + NOW[$source.dirty_throttled_cgroup_usec] +
+				   NOW[$source.dirty_throttled_device_usec]))
+	done
+}
+
+# write_and_tell() - number and us of dd's sleeps, as delay accounting has them
 write_and_tell() {
-	dd if=/dev/zero of="$MNT/file" bs=1M count=$WRITE_MIB status=none
-	io_value dirty_throttle_us
+	"$WB_DIR/task_delays" dd if=/dev/zero of="$MNT/file" bs=1M count=$WRITE_MIB status=none
 }
 
 # snapshot(array) - all counters; their names are in COUNTERS
@@ -80,48 +85,41 @@ snapshot() {
 	COUNTERS=() values=()
 	while read -r key value; do
 		COUNTERS+=("vmstat.$key") values+=("$value")
-	done < <(grep '^dirty_throttle' /proc/vmstat)
+	done < <(grep 'dirty_throttled' /proc/vmstat)
 	for group in "${GROUPS_SHOWN[@]}"; do
 		while read -r key value; do
 			COUNTERS+=("$group.$key") values+=("$value")
-		done < <(grep '^dirty_throttle' "$CGROUPS/wb-$group/memory.stat")
+		done < <(grep 'dirty_throttled' "$CGROUPS/wb-$group/memory.stat")
 	done
-	for key in dirty_throttle dirty_throttle_us; do
+	for key in nr_dirty_throttled dirty_throttled_usec; do
 		COUNTERS+=("bdi.$key") values+=("$(bdi_get "$key")")
 	done
 }
 
-# is_sum(source) - do the causes add up to the total?
-is_sum() {
-	[ $((${NOW[$1.dirty_throttle_global_us]} + ${NOW[$1.dirty_throttle_cgroup_us]} + ${NOW[$1.dirty_throttle_device_us]})) -eq \
-		"${NOW[$1.dirty_throttle_us]}" ]
-}
-
 # mostly(cause) - was that the cause of more than nine tenths?
 mostly() {
-	holds "${NOW[vmstat.dirty_throttle_us]} > 0 && ${NOW[vmstat.dirty_throttle_$1_us]} > 0.9 * ${NOW[vmstat.dirty_throttle_us]}"
+	holds "${NOW[vmstat.us]} > 0 && ${NOW[vmstat.dirty_throttled_$1_usec]} > 0.9 * ${NOW[vmstat.us]}"
 }
 
 # Whole microseconds of each sleep against the sum of nanoseconds.
 same_us() {
-	holds "abs($1 - $2) <= ${NOW[vmstat.dirty_throttle]}"
+	holds "abs($1 - $2) <= ${NOW[vmstat.nr_dirty_throttled]}"
 }
 
 test_counters() {
 	write_in root
 	check "the global limit is the cause without a cgroup" mostly global
-	check "vmstat: the causes add up" is_sum vmstat
-	check "vmstat and device agree" same_us "${NOW[vmstat.dirty_throttle_us]}" "${NOW[bdi.dirty_throttle_us]}"
-	check "vmstat and task agree" same_us "${NOW[vmstat.dirty_throttle_us]}" "$TASK_US"
-	check "as many sleeps as the trace has" [ "${NOW[vmstat.dirty_throttle]}" -eq "$SLEEPS" ]
+	check "vmstat and device agree" same_us "${NOW[vmstat.us]}" "${NOW[bdi.dirty_throttled_usec]}"
+	check "vmstat and task agree" same_us "${NOW[vmstat.us]}" "${TASK_US:-0}"
+	check "the task has as many sleeps" [ "${TASK:-0}" = "$SLEEPS" ]
+	check "as many sleeps as the trace has" [ "${NOW[vmstat.nr_dirty_throttled]}" -eq "$SLEEPS" ]
 	check "as long as the trace plans" holds \
-		"abs(${NOW[vmstat.dirty_throttle_us]} / 1e3 - $TRACE_MS) <= $SLACK * $TRACE_MS + $SLEEPS * $TICK_US / 1e3"
+		"abs(${NOW[vmstat.us]} / 1e3 - $TRACE_MS) <= $SLACK * $TRACE_MS + $SLEEPS * $TICK_US / 1e3"
 
 	write_in parent/child
 	check "memory.stat: all of it, in the cgroup and its parent" holds \
-		"${NOW[parent/child.dirty_throttle_us]} == ${NOW[vmstat.dirty_throttle_us]} && ${NOW[parent.dirty_throttle_us]} == ${NOW[vmstat.dirty_throttle_us]}"
-	check "memory.stat: nothing of it in another cgroup" [ "${NOW[small.dirty_throttle_us]}" -eq 0 ]
-	check "memory.stat: the causes add up" is_sum parent
+		"${NOW[parent/child.us]} == ${NOW[vmstat.us]} && ${NOW[parent.us]} == ${NOW[vmstat.us]}"
+	check "memory.stat: nothing of it in another cgroup" [ "${NOW[small.us]}" -eq 0 ]
 
 	set_limits bytes $((LIMIT * 2)) $((LIMIT * 4))
 	# Longer than the statistics of a cgroup may be old, 4 s.
@@ -140,27 +138,26 @@ test_counters() {
 	set_limits ratio 70 80
 	write_in root
 	check "nothing is counted below the limits" holds \
-		"${NOW[vmstat.dirty_throttle]} == 0 && ${NOW[bdi.dirty_throttle_us]} == 0 && $TASK_US == 0"
+		"${NOW[vmstat.nr_dirty_throttled]} == 0 && ${NOW[bdi.dirty_throttled_usec]} == 0 && $TASK_US == 0"
 }
 
 # A dd that is stopped in the middle: its counters hold still while they are read.
 test_relations() {
-	local dirty blkio stat run psi knob=/proc/sys/kernel/task_delayacct
+	local dirty blkio stat run psi
 	set_limits bytes $((LIMIT / 2)) "$LIMIT"
 	drop_file "$MNT/file"
-	if [ ! -e "$knob" ] || [ ! -e "$CGROUPS/wb-stopped/io.pressure" ]; then
-		skip_test "at most what delay accounting says" "needs delay accounting and PSI"
-		skip_test "what PSI says" "needs delay accounting and PSI"
+	if [ ! -e "$CGROUPS/wb-stopped/io.pressure" ]; then
+		skip_test "at most what delay accounting says" "needs PSI"
+		skip_test "what PSI says" "needs PSI"
 		return
 	fi
-	set_value "$knob" 1
 	psi=$(psi_us)
 	cgroup_exec stopped dd if=/dev/zero of="$MNT/file" bs=1M count=$((4 * WRITE_MIB)) status=none &
 	VICTIM=$!
 	sleep 6
 	kill -STOP "$VICTIM"
 	sleep 1
-	dirty=$(throttled_us "/proc/$VICTIM/io")
+	read -r _ dirty <<< "$("$WB_DIR/task_delays" -p "$VICTIM")"
 	read -ra stat < "/proc/$VICTIM/stat"
 	blkio=$((stat[41] * 1000000 / CLK_TCK))
 	read -ra run < "/proc/$VICTIM/schedstat"
@@ -179,16 +176,16 @@ psi_us() {
 }
 
 test_interface() {
-	local key names
-	names=$(awk -F: '{ print $1 }' /proc/self/io)
-	check "/proc/PID/io begins with the lines it always had" [ "$(head -n 7 <<< "$names" | paste -sd ' ')" = "$IO_LINES" ]
-	for key in dirty_throttle dirty_throttle_us; do
+	local key
+	for key in nr_dirty_throttled dirty_throttled_usec; do
 		check "$key of the device is read-only" eval "! bdi_set $key 0"
 	done
 }
 
 wb_begin
-[ -n "$(throttled_us /proc/vmstat)" ] || skip_all "/proc/vmstat has no dirty_throttle_us"
+[ -n "$(throttled_us /proc/vmstat)" ] || skip_all "/proc/vmstat has no dirty_throttled_global_usec"
+[ -x "$WB_DIR/task_delays" ] || skip_all "needs task_delays: make"
+set_value "$DELAYACCT" 1 || skip_all "needs delay accounting"
 need_wbdisk
 cgroups_check
 throttle_trace_start "" || skip_all "needs the tracepoint writeback:balance_dirty_pages"
@@ -199,7 +196,7 @@ mkdir "$CGROUP/child" && on_exit rmdir "$CGROUP/child"
 # The cgroup's limit is a share of what it may have, that of bytes of all memory.
 cgroup_create small $((LIMIT * 3 / 2))
 cgroup_create stopped
-ktap_set_plan 18
+ktap_set_plan 16
 set_limits bytes $((LIMIT / 2)) "$LIMIT"
 test_counters
 test_relations

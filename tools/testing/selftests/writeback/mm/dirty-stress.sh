@@ -50,17 +50,16 @@ try() {
 change() {
 	local bdi
 	bdi=$(bdi_dir "wbd-${DISKS[RANDOM % 2]}")
-	case $((RANDOM % 10)) in
+	case $((RANDOM % 9)) in
 	0) try $VM/dirty_ratio 0 1 5 20 60 100 ;;
 	1) try $VM/dirty_background_ratio 0 1 10 50 ;;
 	2) try $VM/dirty_bytes 8192 $MIB $((64 * MIB)) $((4096 * MIB)) ;;
-	3) try $VM/dirty_drain_ms 0 1 100 3000 2147483647 -1 ;;
-	4) try "$bdi/max_drain_ms" 0 1 500 default 2147483647 text ;;
-	5) try "$bdi/max_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
-	6) try "$bdi/min_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
-	7) try "$bdi/max_ratio" 0 1 50 100 ;;
-	8) try "$bdi/strict_limit" 0 1 ;;
-	9) try $VM/dirty_expire_centisecs 1 100 3000 ;;
+	3) try "$bdi/max_drain_ms" 0 1 100 500 3000 2147483647 -1 text ;;
+	4) try "$bdi/max_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
+	5) try "$bdi/min_bytes" 0 4096 $((16 * MIB)) $((AVAIL / 2)) ;;
+	6) try "$bdi/max_ratio" 0 1 50 100 ;;
+	7) try "$bdi/strict_limit" 0 1 ;;
+	8) try $VM/dirty_expire_centisecs 1 100 3000 ;;
 	esac
 }
 
@@ -124,7 +123,6 @@ wb_begin
 need_wbdisk
 cgroups_check
 dirtyable AVAIL
-set_value $VM/dirty_drain_ms 0
 for i in 0 1; do
 	disk_beside ext4 "${DISKS[i]}" fifo "link_mbps=${SPEED[i]}"
 done

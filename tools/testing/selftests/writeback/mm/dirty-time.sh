@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The time limit of dirty data, vm.dirty_drain_ms and max_drain_ms of a device: at
-# most what the device drains in so many milliseconds.
+# The time limit of dirty data, max_drain_ms of a device: at most what the device
+# drains in so many milliseconds.
 #	knobs	bad values are refused, the old one stays
 #	off	without a limit the thresholds are the same, to the page
 #	stick	2 GiB to a stick of 10 MB/s: how long does sync take at the end, how
@@ -10,7 +10,8 @@
 #	step	a disk that becomes twenty times slower in mid-write
 #	lower	a limit set far below what is dirty
 #	change	a cache that ends, a slower medium in the same drive, ten idle minutes before
-#		a slower rate: how long does sync take, 2 s after it?
+#		a slower rate, files that are removed before they are written: how long does
+#		sync take, 2 s after it?
 #	beside	a fast disk while the stick is written
 #	quiet	a minute of small fsyncs, then a burst; bursts with pauses
 #	extents	in how many pieces is a file, and are files that are written at once, on
@@ -31,7 +32,6 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly MIB=1048576
-readonly KNOB=$VM/dirty_drain_ms
 readonly PARTS="knobs off stick step lower change beside quiet extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
@@ -54,6 +54,8 @@ readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
 readonly CHANGE_MS=1000 CHANGE_AFTER_S=2
 readonly CLIFF_FROM=500 CLIFF_TO=60 CLIFF_MIB=1024	# MB/s, MiB
 readonly CARD_FROM=90 CARD_TO=10 CARD_S=5 IDLE_S=600
+# Each less than four times the one before, above half of a limit that grows so.
+readonly REMOVED_MIB="14 48 160 320"
 
 readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
@@ -75,9 +77,9 @@ readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=250
 
 about title \
 	"time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents"
-about replays "none: tests vm.dirty_drain_ms; without it, it measures what it can"
+about replays "none: tests max_drain_ms; without it, it measures what it can"
 about wall 160
-about programs awk dd filefrag losetup
+about programs awk dd filefrag losetup paste timeout
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
 axis part all "all|${PARTS// /|}" "one part, or all"
@@ -94,14 +96,10 @@ measures 'step_dirty_before, step_dirty_after' bytes - "dirty memory at that ste
 measures 'lower_dirty_before, lower_dirty_after' bytes - \
 	"dirty memory when a limit far below it is set, and 8 s later"
 measures change_sync_s_X s lower \
-	"sync, 2 s after a cache ended, another medium came, or the disk was idle and slower then"
+	"sync, 2 s after a cache ended, another medium came, the disk was idle and slower then, or files were removed"
 measures lower_written bytes - "what a writer wrote in these 8 s"
 measures 'fast_solo_mbps_L, fast_beside_mbps_L' MB/s higher \
 	"a fast disk alone, and while a stick is written"
-measures 'quiet_rate_before, quiet_rate_after' kB/s - \
-	"estimate before and after a minute of small fsyncs"
-measures 'pause_rate_before, pause_rate_after' kB/s - \
-	"estimate before and after bursts with pauses of 15 s"
 measures 'burst_fresh_s, burst_quiet_s, burst_unlimited_s' s lower \
 	"writing a burst with a fresh estimate, after that minute, without limit"
 measures extents_F_N_L count lower \
@@ -120,19 +118,35 @@ OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 other_disk() {
 	disk_beside "${OPT[fs]}" "$@"
 	DISK_NAME=wbd-$1 MNT=/mnt/$1
+	limit_disk "$DISK_NAME"
 }
 
-# limit(ms) - for all devices; 1 if the kernel knows of no such limit
+# has_limit() - does the kernel know of such a limit?
+has_limit() {
+	[ -d "$TRACE_INSTANCE/events/writeback/bdi_drain" ]
+}
+
+# limit(ms) - of the modelled disks, those to come included; 1 if there is no such limit
+LIMIT_MS=0
 limit() {
-	[ -e "$KNOB" ] && set_value "$KNOB" "$1"
+	local dir
+	has_limit || return
+	LIMIT_MS=$1
+	for dir in /sys/block/wbd-* /sys/block/loop*; do
+		[ ! -d "$dir/bdi" ] || limit_disk "${dir##*/}"
+	done
+}
+
+limit_disk() {
+	! has_limit || bdi_set max_drain_ms "$LIMIT_MS" "$1" || die "cannot set max_drain_ms of $1"
 }
 
 # limited(description, cmd...) - a result that needs the limit
 limited() {
-	if [ -e "$KNOB" ]; then
+	if has_limit; then
 		check "$@"
 	else
-		skip_test "$1" "no vm.dirty_drain_ms"
+		skip_test "$1" "no max_drain_ms"
 	fi
 }
 
@@ -160,25 +174,29 @@ sync_seconds() {
 	TOOK=$(calc "($end - $start) / 1e6")
 }
 
-# drain(key) - from the device's statistics
-drain() {
-	bdi_debug stats | awk -v key="$1:" '$1 == key { print $2 }'
+# drained() - bytes that the limit comes to at present
+drained() {
+	bdi_get max_drain_bytes
 }
 
 # ---- knobs, off ------------------------------------------------------------
 
 test_knobs() {
-	local value knob file
+	local knob
 	other_disk knobs fifo link_mbps=$FAST_MBPS
-	for knob in "$KNOB" "$(bdi_dir)/max_drain_ms"; do
-		file=${knob##*/}
-		limited "$file takes a number" takes "$knob" 1500
-		limited "$file refuses bad values and keeps the old one" refuses "$knob"
-		limited "$file can be switched off" takes "$knob" 0
-	done
-	limited "max_drain_ms can be left to the system" takes "$(bdi_dir)/max_drain_ms" default
+	knob=$(bdi_dir)/max_drain_ms
+	limited "it is off at first, and comes to no limit" comes_to 0 0
+	limited "it takes a number" takes "$knob" 1500
+	limited "it refuses bad values and keeps the old one" refuses "$knob"
+	limited "what it comes to can be read" comes_to 1500 "$FLOOR"
+	limited "but not written" eval "! bdi_set max_drain_bytes 0"
+	limited "it can be switched off" takes "$knob" 0
 	limited "bytes and ratio stay with a time limit" keeps_others
 	disk_drop knobs
+}
+
+comes_to() {
+	[ "$(bdi_get max_drain_ms) $(drained)" = "$1 $2" ]
 }
 
 # takes(file, value) - and is it shown?
@@ -190,7 +208,7 @@ takes() {
 
 refuses() {
 	local value
-	for value in -1 2147483648 4294967297 99999999999999999999 text 1.5 0x; do
+	for value in -1 2147483648 4294967297 99999999999999999999 default text 1.5 0x; do
 		if { echo "$value" > "$1"; } 2> /dev/null; then
 			note "$1: '$value' was accepted"
 			return 1
@@ -206,12 +224,13 @@ keeps_others() {
 	limit 1000
 	[ "$(< $VM/dirty_bytes) $(< $VM/dirty_background_bytes)" = "$((128 * MIB)) $((64 * MIB))" ] || return
 	set_limits ratio 10 20
-	[ "$(< "$KNOB")" = 1000 ] && limit 0
+	[ "$(bdi_get max_drain_ms)" = 1000 ] && limit 0
 }
 
 # thresholds() - all that the kernel shows of them, from one state of memory
 thresholds() {
-	echo "$(vmstat nr_dirty_threshold) $(vmstat nr_dirty_background_threshold) $(drain BdiDirtyThresh) $(drain DirtyThresh)"
+	echo "$(vmstat nr_dirty_threshold) $(vmstat nr_dirty_background_threshold)" \
+	     "$(bdi_debug stats | awk '$1 == "BdiDirtyThresh:" || $1 == "DirtyThresh:" { print $2 }' | paste -sd ' ')"
 }
 
 test_off() {
@@ -278,9 +297,9 @@ test_stick() {
 
 test_step() {
 	local csv=$WB_OUT/dirty_step.csv start now before after first block
-	if [ ! -e "$KNOB" ]; then
-		skip_test "step: dirty memory is back below the limit" "no vm.dirty_drain_ms"
-		skip_test "step: the writer is not held" "no vm.dirty_drain_ms"
+	if ! has_limit; then
+		skip_test "step: dirty memory is back below the limit" "no max_drain_ms"
+		skip_test "step: the writer is not held" "no max_drain_ms"
 		return
 	fi
 	other_disk step fifo link_mbps=$STEP_FROM
@@ -315,7 +334,7 @@ test_step() {
 	metric step_dirty_after "$after"
 	metric step_s "${first:-25}"
 	metric step_block_ms "$block"
-	note "estimate $(drain BdiDrainRate) kB/s, limit $(drain BdiDrainLimit) kB"
+	note "limit $(drained) bytes"
 	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
 	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
 	limit 0
@@ -326,9 +345,9 @@ test_step() {
 
 test_lower() {
 	local before after written block
-	if [ ! -e "$KNOB" ]; then
-		skip_test "lower: the writer is not held" "no vm.dirty_drain_ms"
-		skip_test "lower: dirty memory comes down" "no vm.dirty_drain_ms"
+	if ! has_limit; then
+		skip_test "lower: the writer is not held" "no max_drain_ms"
+		skip_test "lower: dirty memory comes down" "no max_drain_ms"
 		return
 	fi
 	other_disk lower fifo link_mbps=$LOWER_MBPS
@@ -403,7 +422,7 @@ function change_cliff() {
 		sleep .02
 	done
 	dirty=$(dirty_bytes)
-	note "$dirty bytes are dirty, limit $(drain BdiDrainLimit) kB"
+	note "$dirty bytes are dirty, limit $(! has_limit || drained) bytes"
 	changed cliff "$CLIFF_TO" "$dirty"
 	wbdisk_set cliff link_mbps 1000
 	disk_drop cliff
@@ -418,12 +437,13 @@ function change_medium() {
 	umount "/mnt/fast" "/mnt/slow"
 	DISK_NAME=${loop#/dev/} MNT=/mnt/fast
 	losetup --direct-io=on "$loop" /dev/wbd-fast
+	limit_disk "$DISK_NAME"
 	mount "$loop" "$MNT"
 	change_writer file
 	sleep "$CARD_S"
 	stop_tasks "$WRITER"
 	sync_seconds
-	note "limit of the first medium $(drain BdiDrainLimit) kB"
+	note "limit of the first medium $(! has_limit || drained) bytes"
 	umount "$MNT"
 	losetup -d "$loop"
 	losetup --direct-io=on "$loop" /dev/wbd-slow
@@ -432,6 +452,7 @@ function change_medium() {
 	changed medium "$CARD_TO" 0
 	umount "$MNT"
 	losetup -d "$loop"
+	! has_limit || bdi_set max_drain_ms 0
 	wbdisk_destroy fast
 	wbdisk_destroy slow
 }
@@ -450,12 +471,28 @@ function change_idle() {
 	disk_drop idle
 }
 
+# What is removed while it is dirty is clean, but nothing was written.
+function change_removed() {
+	local mib
+	other_disk removed fifo link_mbps=$CARD_TO
+	for mib in $REMOVED_MIB; do
+		timeout 2 dd if=/dev/zero of="$MNT/temporary" bs=1M count="$mib" status=none
+		rm "$MNT/temporary"
+	done
+	note "limit after files that were removed $(! has_limit || drained) bytes"
+	change_writer file
+	changed removed "$CARD_TO" 0
+	wbdisk_set removed link_mbps 1000
+	disk_drop removed
+}
+
 function test_change() {
 	set_limits ratio 10 20
 	limit "$CHANGE_MS" || note "without a time limit"
 	change_cliff
 	change_medium
 	change_idle
+	change_removed
 	limit 0
 }
 
@@ -496,9 +533,9 @@ test_beside() {
 
 test_quiet() {
 	local i fresh unlimited
-	if [ ! -e "$KNOB" ]; then
-		skip_test "quiet: the burst is as fast as with a fresh estimate" "no vm.dirty_drain_ms"
-		skip_test "quiet: a burst after a pause is as fast as one before" "no vm.dirty_drain_ms"
+	if ! has_limit; then
+		skip_test "quiet: the burst is as fast as with a fresh estimate" "no max_drain_ms"
+		skip_test "quiet: a burst after a pause is as fast as one before" "no max_drain_ms"
 		return
 	fi
 	set_limits ratio 10 20
@@ -543,6 +580,7 @@ test_quiet() {
 pieces() {
 	local i writers=()
 	disk_beside "$1" extents fifo link_mbps=$FAST_MBPS
+	limit_disk wbd-extents
 	for ((i = 0; i < $3; i++)); do
 		dd if=/dev/zero of="/mnt/extents/file$i" bs=64k count=$((EXTENTS_MIB * 16)) status=none &
 		writers+=("$!")
@@ -567,7 +605,7 @@ test_extents() {
 		off=$PIECES
 		! limit $EXTENTS_MS || pieces $fs on 1
 		limited "extents: $fs: at most $EXTENTS_MORE more" holds "$PIECES <= $off + $EXTENTS_MORE"
-		[ ! -e "$KNOB" ] || pieces $fs on $EXTENTS_FILES
+		! has_limit || pieces $fs on $EXTENTS_FILES
 		limit 0
 		limited "extents: $fs: of several files, not smaller than $CHUNK_MIB MiB" \
 			holds "$EXTENTS_FILES * $EXTENTS_MIB / $PIECES >= $CHUNK_MIB"
@@ -597,7 +635,7 @@ groups() {
 	metric "light_slept_ms_$1" "$SLEPT"
 	metric "groups_max_dirty_$1" "$PEAK"
 	for key in global cgroup device; do
-		after=$(cgroup_stat "light$1" "dirty_throttle_${key}_us")
+		after=$(cgroup_stat "light$1" "dirty_throttled_${key}_usec")
 		[ -z "$after" ] || metric "light_${key}_ms_$1" "$(calc "$after / 1e3")"
 	done
 	wbdisk_set "groups$1" link_mbps 1000
@@ -677,7 +715,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=8 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=3 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk

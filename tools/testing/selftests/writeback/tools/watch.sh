@@ -102,7 +102,9 @@ tracing_state > "$WB_OUT/tracing-before"
 set_dirty bytes "$limit"
 set_dirty background_bytes $((limit / 2))
 source=tracepoints
-! grep -q '^dirty_throttle_us ' /proc/vmstat || source=counters
+! grep -q '^nr_dirty_throttled ' /proc/vmstat || source=counters
+# Of tasks that start after this, the kernel knows how long each slept.
+[ ! -e /proc/sys/kernel/task_delayacct ] || set_value /proc/sys/kernel/task_delayacct 1
 
 start_writer
 start_reader

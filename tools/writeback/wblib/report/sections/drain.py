@@ -105,7 +105,7 @@ def figure(name: str, found: Recording, title: str) -> Drawn:
 def section(data: Data, sources: Sources) -> Section:
     """The part of the page."""
     parts: list[Html] = [paragraph(
-        "vm.dirty_drain_ms at work, in the four classic views: page cache against the global limit; the dirty pages "
+        "max_drain_ms at work, in the four classic views: page cache against the global limit; the dirty pages "
         "of the device against its set point, which the time limit moves; the rates that the kernel plans from; the "
         "sleeps of dd. A dotted line: the disk becomes slower.")]
     pictures = []
