@@ -24,7 +24,7 @@ demo: deps ## replay the four incidents and print them beside the published figu
 check: deps ## everything that must hold (about an hour fresh on 2 cores); last line: N passed, N failed
 	$(WB) check
 
-stress: deps ## power cuts, faults, races, on the patched, debug and stock kernels, resumable; last line as make check
+stress: deps ## power cuts, faults, races, on the patched, debug, stock and KCSAN kernels, resumable; last line as make check
 	$(WB) stress
 
 deps: ## install what is missing (apt, and a Python venv in build/venv)

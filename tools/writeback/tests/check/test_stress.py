@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from wblib.catalog import axes as ax
 from wblib.catalog.spec import RunSpec
-from wblib.catalog.suites import Job
 from wblib.check import stress
 from wblib.results import store
 from wblib.run import runner
@@ -15,8 +15,8 @@ from wbtop.errors import WbError
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, str]]:
-    done: list[tuple[Job, str]] = []
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSpec, str]]:
+    done: list[tuple[RunSpec, str]] = []
 
     def run_many(jobs: Sequence[RunSpec], *, parallel: int, force: bool, timeout_s: float) -> list[store.Result]:
         assert parallel >= 1
@@ -40,55 +40,74 @@ def call(*argv: str) -> int:
     return int(args.func(args))
 
 
-def test_every_kernel_has_its_round(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kernel_has_its_round(ran: list[tuple[RunSpec, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call() == 1
     assert {(j.kernel, flavour) for j, flavour in ran} == {("patched", "slim"), ("patched", "debug"),
-                                                         ("stock", "slim")}
+                                                         ("stock", "slim"), ("patched", "kcsan")}
     out = capsys.readouterr().out
     assert "FAIL patched, debug kernel, suite stress-short: no compiler" in out
     assert out.splitlines()[-1].endswith(" failed")
 
 
-def test_counts_tests_and_names_the_command(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_is_in_the_lane_that_can_judge_it(ran: list[tuple[RunSpec, str]]) -> None:
+    call()
+    for spec, flavour in ran:
+        assert spec.lane == ("exact" if ax.case(spec.case).not_fast or flavour == "kcsan" else "fast"), spec
+    assert {j.case for j, flavour in ran if flavour == "kcsan"} == {"races"}
+    assert {j.lane for j, _ in ran} == {"exact", "fast"}
+    ran.clear()
+    call("--lane", "exact")
+    assert {j.lane for j, _ in ran} == {"exact"}
+    ran.clear()
+    call("--lane", "fast")
+    assert {(j.lane, flavour) for j, flavour in ran} == {("fast", "slim"), ("fast", "debug")}
+
+
+def test_counts_tests_and_names_the_command(ran: list[tuple[RunSpec, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--kernel", "patched", "--flavour", "slim", "--case", "dirty-stress", "--seeds", "1,2") == 1
     out = capsys.readouterr().out
-    assert ("seed 2; repeat with: tools/writeback/wb run dirty-stress --kernel patched --runtime 30 --seed 2 --force\n"
-            in out)
+    assert ("seed 2; repeat with: tools/writeback/wb run dirty-stress --kernel patched --runtime 30 --lane fast "
+            "--seed 2 --force\n" in out)
     assert "seed 1; repeat" not in out
     assert out.splitlines()[-1] == "3 passed, 1 failed"
 
 
-def test_a_case_of_one_round_runs_there(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_of_one_round_runs_there(ran: list[tuple[RunSpec, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--case", "faults-wait", "--seeds", "1") == 0
     assert [(j.kernel, j.case, flavour) for j, flavour in ran] == [("patched", "faults-wait", "slim")]
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == "2 passed, 0 failed"
-    assert captured.err.count("has no faults-wait") == 2
-    with pytest.raises(WbError, match="unknown case of stress-short 'faults-wait'"):
+    assert captured.err.count("has no faults-wait") == 3
+    with pytest.raises(WbError, match="unknown case of stress-short and stress-kcsan 'faults-wait'"):
         call("--case", "faults-wait", "--short")
 
 
-def test_a_slow_kernels_command_has_its_time(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_kernels_command_has_its_time(ran: list[tuple[RunSpec, str]],
+                                             capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--flavour", "kcsan", "--case", "races", "--seeds", "2") == 1
     assert "--flavour kcsan --timeout 14400 --seed 2 --force\n" in capsys.readouterr().out
 
 
-def test_a_guest_that_died_is_one_failure(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_guest_that_died_is_one_failure(ran: list[tuple[RunSpec, str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--kernel", "stock", "--case", "wbt-stress") == 1
     out = capsys.readouterr().out
     assert "stock wbt-stress: died" in out
     assert out.splitlines()[-1] == "0 passed, 1 failed"
 
 
-def test_dry_run_runs_nothing(ran: list[tuple[Job, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_says_the_lane_and_runs_nothing(ran: list[tuple[RunSpec, str]],
+                                                capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--dry-run", "--short") == 0
     assert not ran
-    assert "suite stress-short" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "suite stress-short" in out
+    assert "powercut cuts-28 seed 1 (fast)\n" in out
+    assert "races default seed 1 (exact)\n" in out
 
 
 @pytest.mark.parametrize("argv", [["--kernel", "old"], ["--flavour", "plain"], ["--case", "no-such"], ["--seeds", "x"],
                                   ["-j", "0"]])
-def test_bad_input(ran: list[tuple[Job, str]], argv: list[str]) -> None:
+def test_bad_input(ran: list[tuple[RunSpec, str]], argv: list[str]) -> None:
     with pytest.raises(WbError) as caught:
         call(*argv)
     assert caught.value.code == 2

@@ -179,6 +179,8 @@ _STRESS = _cells(
     "log-writes configs=6 points=40",
     "ext4-powercut cuts=10",
     "ext4-model ops=4000 formats=all",
+    "ext4-torture rounds=28",
+    "ext4-torture rounds=28 faults=all",
     "dirty-stress runtime=30",
     "wbt-stress runtime=60 removals=10",
     "faults",
@@ -192,6 +194,7 @@ _STRESS_SHORT = _cells(
     "log-writes",
     "ext4-powercut",
     "ext4-model",
+    "ext4-torture",
     "dirty-stress",
     "wbt-stress",
     "faults",
@@ -199,6 +202,8 @@ _STRESS_SHORT = _cells(
     "fuzz values=12",
     "foreign fs=ext4",
 )
+# About 50 times slower than in the exact lane otherwise.
+_STRESS_KCSAN = _cells("races")
 # Guest time in hours.
 _ENDURANCE = _cells("soak hours=4", "wbt-stress runtime=1200 removals=20", "dirty-stress runtime=1200")
 
@@ -228,6 +233,7 @@ SUITES = {s.name: s for s in (
     Suite("all", "all of the above", _union(_CASES, _DEMO, _REFERENCE, _SATURATING, _PEERS, _BLOCK, _GUIDE, _MATRIX)),
     Suite("stress", "power cuts, faults, races: what 'wb stress' runs on the patched kernel", _STRESS, 4),
     Suite("stress-short", "the same, less of each: for the debug and the stock kernel", _STRESS_SHORT),
+    Suite("stress-kcsan", "what needs two CPUs, for the kernel with KCSAN", _STRESS_KCSAN),
     Suite("endurance", "4 hours of changing load, 20 minutes of each stress case", _ENDURANCE, 1),
 )}
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""``wb stress``: the suite ``stress`` on the plain, the debug and the stock kernel, failures with their command."""
+"""``wb stress``: the suite ``stress`` on every kernel, each case in the lane for it, failures with their command."""
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wblib.base.proc import say
 from wblib.catalog import axes as ax
-from wblib.catalog.spec import RunSpec, specs
-from wblib.catalog.suites import Cell, Job, in_lane, jobs, left_out, seeds, suite
+from wblib.catalog.spec import RunSpec
+from wblib.catalog.suites import Cell, in_lane, jobs, left_out, seeds, suite
 from wblib.kernel import sources
 from wblib.results.store import Result
 from wblib.run import runner
@@ -19,18 +19,23 @@ from wbtop.errors import WbError
 from . import tiers
 
 FLAVOURS = ("slim", "debug", "kcsan")
+LANES = ("auto", "exact", "fast")
 # A kernel with checkers executes about this many times the instructions.
 DEBUG_FACTOR = 4
+# What a run takes in the fast lane, of its estimate, which is for the exact one.
+FAST_FACTOR = 0.15
 # Wall seconds for a guest there; one that hangs panics, and one that is silent is killed, long before.
 DEBUG_TIMEOUT_S = 4 * 3600.0
 EXAMPLES = """\
 examples:
-  wb stress                                       all rounds: patched, patched with lockdep and KASAN, stock
+  wb stress                                       all rounds: patched, with lockdep and KASAN, stock, with KCSAN
   wb stress --kernel patched --flavour debug      one round
   wb stress --case powercut --seeds 5-8           one case with other seeds
-  wb stress --lane fast --case powercut --seeds 1-18   a thousand power cuts in the fast lane
+  wb stress --flavour slim --kernel patched --case powercut --seeds 1-18     a thousand power cuts
+  wb stress --lane exact                          all of it in QEMU, for hours
   wb stress --short                               less of each, on every kernel
   wb stress --dry-run                             what would run, and for how long
+A case is run in the fast lane (User Mode Linux, many times faster, one CPU) if that can judge it, else in QEMU.
 Finished runs are kept: the same command again goes on where it was stopped.
 Of a failure it prints the seed and the command that repeats it to the byte.
 exit code: 0 nothing failed, 1 something did, 2 wrong usage; the last line is 'N passed, N failed'"""
@@ -49,7 +54,7 @@ class Round:
 
 
 ROUNDS = (Round("patched", "slim", "stress"), Round("patched", "debug", "stress-short"),
-          Round("stock", "slim", "stress-short"))
+          Round("stock", "slim", "stress-short"), Round("patched", "kcsan", "stress-kcsan"))
 
 
 def rounds(kernel: str | None, flavour: str | None, *, short: bool) -> list[Round]:
@@ -63,7 +68,7 @@ def rounds(kernel: str | None, flavour: str | None, *, short: bool) -> list[Roun
     every = [Round(sources.named(r.kernel), r.flavour, r.suite) for r in ROUNDS]
     found = [r for r in every if kernel in (None, r.kernel) and flavour in (None, r.flavour)]
     found = found or [Round(kernel or sources.named("patched"), flavour or "slim", "stress-short")]
-    return [Round(r.kernel, r.flavour, "stress-short") if short else r for r in found]
+    return [Round(r.kernel, r.flavour, "stress-short") if short and r.suite == "stress" else r for r in found]
 
 
 def cells_of(one: Round, cases: Sequence[str] | None) -> list[Cell]:
@@ -83,9 +88,35 @@ def check_cases(wanted: Sequence[Round], cases: Sequence[str] | None) -> None:
                 say(f"  {one.title()}: has no {name}")
 
 
+def runs_of(one: Round, cells: Iterable[Cell], chosen: Sequence[int], lane: str) -> list[RunSpec]:
+    """The round's runs: those of the fast lane first, in each lane the longest first, so that no core idles at the end.
+
+    lane: of LANES; auto: the fast one where it can judge the case.  It has no KCSAN, which looks for races of two CPUs.
+    """
+    found = []
+    for job in jobs(cells, [one.kernel], chosen):
+        fast = in_lane("fast", job) if lane != "exact" and one.flavour != "kcsan" else None
+        if fast:
+            found.append(RunSpec.of(fast, lane="fast", flavour=one.flavour))
+        elif lane != "fast":
+            found.append(RunSpec.of(job, flavour=one.flavour))
+    return sorted(found, key=lambda r: (r.lane != "fast", -estimate(r)))
+
+
+def estimate(spec: RunSpec) -> float:
+    """About how many seconds it takes on one core."""
+    return ax.wall_s(spec.case, spec.axes) * (FAST_FACTOR if spec.lane == "fast" else 1) \
+        * (DEBUG_FACTOR if spec.flavour in ("debug", "kcsan") else 1)
+
+
 def timeout_of(flavour: str) -> float:
     """Wall seconds for a guest of a ``flavour``; 0: what its case has."""
     return 0.0 if flavour == "slim" else DEBUG_TIMEOUT_S
+
+
+def shown(spec: RunSpec) -> str:
+    """A run in the words of the report."""
+    return f"{spec.case} {ax.slug(spec.case, spec.axes)} seed {spec.seed} ({spec.lane})"
 
 
 def report(found: Sequence[tuple[RunSpec, Result]], flavour: str) -> tuple[int, int]:
@@ -95,7 +126,7 @@ def report(found: Sequence[tuple[RunSpec, Result]], flavour: str) -> tuple[int, 
         verdicts = list(tiers.of_result(result))
         bad = [v for v in verdicts if v.problem]
         good = len(verdicts) - len(bad)
-        label = f"{result.kernel} {flavour} {spec.case} {ax.slug(spec.case, spec.axes)} seed {spec.seed}"
+        label = f"{result.kernel} {flavour} {shown(spec)}"
         print(f"{'FAIL' if bad else 'ok  '} {label}: {good} passed" + (f", {len(bad)} failed" if bad else ""))
         for verdict in bad:
             print(f"     {verdict.name}: {verdict.problem}")
@@ -118,17 +149,17 @@ def run(args: argparse.Namespace) -> int:
         if not cells:
             continue
         chosen = seeds(args.seeds) if args.seeds is not None else list(range(1, suite(one.suite).seeds + 1))
-        job_list = [j for j in (in_lane(args.lane, job) for job in jobs(cells, [one.kernel], chosen)) if j]
         for line in left_out(cells, [one.kernel], args.lane):
             say(f"  {line}")
-        todo.append((one, job_list))
+        runs = runs_of(one, cells, chosen, args.lane)
+        if runs:
+            todo.append((one, runs))
     if args.dry_run:
         return _dry_run(todo, parallel)
     passed = failed = 0
-    for one, job_list in todo:
-        print(f"== {one.title()}: {len(job_list)} runs", flush=True)
+    for one, wanted_runs in todo:
+        print(f"== {one.title()}: {len(wanted_runs)} runs", flush=True)
         begin = time.monotonic()
-        wanted_runs = specs(job_list, lane=args.lane, flavour=one.flavour)
         try:
             found = runner.run_many(wanted_runs, parallel=parallel, force=args.force,
                                     timeout_s=timeout_of(one.flavour))
@@ -144,26 +175,26 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _dry_run(todo: Sequence[tuple[Round, list[Job]]], parallel: int) -> int:
-    total = 0.0
-    for one, job_list in todo:
+def _dry_run(todo: Sequence[tuple[Round, list[RunSpec]]], parallel: int) -> int:
+    for one, runs in todo:
         print(f"{one.title()}:")
-        for job in job_list:
-            print(f"  {job.case} {ax.slug(job.case, job.axes)} seed {job.seed}")
-        factor = 1 if one.flavour == "slim" else DEBUG_FACTOR
-        total += factor * sum(ax.wall_s(j.case, j.axes) for j in job_list) / parallel
-    print(f"{sum(len(j) for _, j in todo)} runs, very roughly {minutes(total)} with {parallel} at a time")
+        for spec in runs:
+            print(f"  {shown(spec)}")
+    every = [spec for _, runs in todo for spec in runs]
+    total = sum(map(estimate, every)) / parallel
+    print(f"{len(every)} runs, {sum(r.lane == 'fast' for r in every)} of them in the fast lane, "
+          f"very roughly {minutes(total)} with {parallel} at a time")
     return 0
 
 
 def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``wb stress``."""
-    p = sub.add_parser("stress", help="power cuts, faults and races on the plain, debug and stock kernels",
+    p = sub.add_parser("stress", help="power cuts, faults and races on the plain, debug, stock and KCSAN kernels",
                        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--kernel", help="only the rounds of this kernel: stock, patched, tree")
-    p.add_argument("--flavour", help="only the rounds of this flavour: slim, debug; kcsan is one of its own")
-    p.add_argument("--lane", choices=("exact", "fast"), default="exact",
-                   help="fast: User Mode Linux, many times faster, one CPU (default exact)")
+    p.add_argument("--flavour", help=f"only the rounds of this flavour: {', '.join(FLAVOURS)}")
+    p.add_argument("--lane", choices=LANES, default="auto",
+                   help="all in the exact lane, or only what the fast one can judge (default: each where it belongs)")
     p.add_argument("--case", action="append", metavar="CASE", help="only this case (may be repeated)")
     p.add_argument("--short", action="store_true", help="the suite stress-short everywhere")
     p.add_argument("--seeds", metavar="N|LIST",

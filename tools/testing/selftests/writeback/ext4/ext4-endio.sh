@@ -17,12 +17,14 @@
 #	zeroed	the tree needs a block, there is none, and the extent is zeroed instead;
 #		write() has committed, then fsync, power cut
 #	discarded	delayed pages are dropped for want of a block of the tree, with
-#		blocks smaller than a page: what was reserved for them comes back
+#		blocks smaller than a page: what was reserved for them comes back, and a
+#		journal with data_err=abort goes on, as no I/O has failed
 #	page	space ends in the middle of a page: write() fails, it is not short
 #	quota	a user writes into what fallocate gave him, his quota is used up, and
 #		the extent that writeback splits in his fsync needs a block
 #	trim	a file is removed, the journal fails, and what is free is discarded: the
-#		removal never happened, so the file has to be there
+#		removal never happened, so the file has to be there; and a discard on its
+#		way outlives the journal: only a kernel with KASAN sees what that touches
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -51,20 +53,23 @@ readonly DISCARDED_PAGES=200
 # Not a number of whole pages
 readonly PAGE_FREE_KIB=6
 readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
+# Device mappers: of each file, and the disk with both in their places.
+readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
+readonly LATE_MIB=4
 readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota trim)
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=3 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
-	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=4
+	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=$((4 * 2)) [page]=$((2 * ${#EXT4_MOUNTS[@]}))
+	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
 
 about title \
 	"ext4 with no block left for a split, and with write errors: the data or an error, never old data"
 about replays "none: fails on the stock kernel, which loses data and lets fsync return 0"
 about wall 60
-about programs awk cmp dd debugfs fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
-about kernel QUOTA QFMT_V2
+about programs awk blockdev cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
+about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
 axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
 measures endio_lost_X count lower \
@@ -252,15 +257,20 @@ run_zeroed() {
 	disk_teardown
 }
 
-# run_discarded() - three results
+# run_discarded(options) - four results
 run_discarded() {
-	fresh delalloc -b 1024 || die "no file system"
+	local lines
+	lines=$(dmesg_new | wc -l)
+	fresh "$1" -b 1024 || die "no file system"
 	set_dirty writeback_centisecs 0
 	"$WB_DIR/fs_blocks" make "$MNT/file" "${OPT[seed]}" 0 "$DISCARDED_PAGES" 2 > /dev/null
-	check "discarded: the file system is full" ext4_fill
-	check "discarded: fsync says so" eval "! sync $MNT/file 2> /dev/null"
+	check "$1: discarded: the file system is full" ext4_fill
+	check "$1: discarded: fsync says so" eval "! sync $MNT/file 2> /dev/null"
+	sync -f "$MNT"
+	check "$1: discarded: the journal goes on" touch "$MNT/other"
 	umount_fs "$MNT"
-	check "discarded: nothing stays reserved" eval "! dmesg_new | grep -q 'not cleared\|s_dirtyclusters'"
+	check "$1: discarded: nothing stays reserved" \
+		eval "! dmesg_new | tail -n +$((lines + 1)) | grep -q 'not cleared\|s_dirtyclusters'"
 	disk_teardown
 }
 
@@ -339,6 +349,72 @@ run_trim() {
 	disk_teardown
 }
 
+# late_map(number, table) - sets LATE_DEV
+late_map() {
+	dmsetup create "${LATE_DM[$1]}" --noudevsync --table "$2" || return
+	on_exit late_unmap "$1"
+	LATE_DEV=/dev/$(dmsetup info -c --noheadings -o blkdevname "${LATE_DM[$1]}")
+	loop_until [ -b "$LATE_DEV" ]
+}
+
+late_unmap() {
+	! dmsetup info "${LATE_DM[$1]}" > /dev/null 2>&1 ||
+		dmsetup remove --retry --noudevsync "${LATE_DM[$1]}"
+}
+
+# run_late() - one result
+#	The discard of the first file waits while the second one is freed and a block in
+#	its middle is used again: so its discard has two parts, and the first of them waits
+#	while the file system is unmounted.
+run_late() {
+	local first second size below len=$((LATE_MIB * 2048)) pid i
+	fresh delalloc || die "no file system"
+	for i in first second; do
+		ext4_falloc "$MNT/$i" 0 "${LATE_MIB}m" || die "no space"
+	done
+	sync -f "$MNT"
+	first=$(first_sector "$MNT/first")
+	second=$(first_sector "$MNT/second")
+	ext4_fill || die "not full"
+	umount_fs "$MNT"
+	[[ $first -gt 0 && $second -ge $((first + len)) ]] || die "the files are at $first and $second"
+	size=$(blockdev --getsz "$DISK_DEV")
+	below=$DISK_DEV
+	late_map 0 "0 $((second - first)) linear $below $first" || die "no dm-linear"
+	i=$LATE_DEV
+	late_map 1 "0 $len linear $below $second" || die "no dm-linear"
+	late_map 2 "0 $first linear $below 0
+$first $((second - first)) linear $i 0
+$second $len linear $LATE_DEV 0
+$((second + len)) $((size - second - len)) linear $below $((second + len))" || die "no dm-linear"
+	mount_fs ext4 "$LATE_DEV" "$MNT" discard || die "cannot mount"
+	for i in 0 1; do
+		dmsetup suspend --nolockfs --noflush --noudevsync "${LATE_DM[i]}"
+	done
+	for i in first second; do
+		rm "$MNT/$i"
+		sync -f "$MNT"
+	done
+	if ! { ext4_falloc "$MNT/part" 0 1m && ext4_falloc "$MNT/hole" 0 4k; }; then
+		die "the second file is not free"
+	fi
+	rm "$MNT/part"
+	sync -f "$MNT"
+	dmsetup resume --noudevsync "${LATE_DM[0]}"
+	sleep 1
+	umount "$MNT" &
+	pid=$!
+	sleep 1
+	dmsetup resume --noudevsync "${LATE_DM[1]}"
+	wait "$pid"
+	check "late: the file system can be unmounted under a discard" eval "! grep -q ' $MNT ' /proc/self/mounts"
+	for i in 2 1 0; do
+		late_unmap "$i"
+	done
+	fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
 # each(cmd...) - once for each way to mount
 each() {
 	local options
@@ -381,7 +457,8 @@ part_zeroed() {
 }
 
 part_discarded() {
-	run_discarded
+	run_discarded delalloc
+	run_discarded delalloc,dioread_lock,data_err=abort
 }
 
 part_page() {
@@ -395,6 +472,7 @@ part_quota() {
 part_trim() {
 	run_trim delalloc
 	run_trim delalloc,discard
+	run_late
 }
 
 wb_begin

@@ -52,7 +52,7 @@ about title \
 about replays \
 	"none: looks for lost, stale or misplaced data; fails on the stock kernel, whose bugs it finds"
 about wall 60
-about programs mke2fs e2fsck
+about programs awk debugfs mke2fs e2fsck
 about kernel QUOTA QFMT_V2
 about series
 axis rounds 14 1..9999 "how many rounds"
@@ -127,15 +127,31 @@ said() {
 	dmesg_new | tail -n +$(($1 + 1)) | grep -q "$2"
 }
 
+# whole_trees() - let files end behind their last block.  e2fsck moves the end of a file
+# that was being truncated there if its tree is one block; if it has more, the end counts
+# as what the root allows them, and what is behind it as damage.
+whole_trees() {
+	local size
+	size=$(debugfs -R "stats -h" "$DISK_DEV" 2> /dev/null | awk '/^Block size/ { print $3 }')
+	e2fsck -fn "$DISK_DEV" 2> /dev/null | awk -v size="$size" -F '[ ,()\t]+' '
+		/^Inode .*, end of extent exceeds allowed value/ { inode = $2 }
+		inode && $2 == "logical" && $4 + $9 > end[inode] { end[inode] = $4 + $9 }
+		END { for (inode in end) print "sif <" inode "> size", end[inode] * size }' > "$WB_OUT/ends"
+	[ -s "$WB_OUT/ends" ] || return 0
+	note_file "$WB_OUT/ends"
+	debugfs -w -f "$WB_OUT/ends" "$DISK_DEV" > /dev/null 2>&1
+}
+
 # consistent(lines) - does e2fsck find nothing?  Where the journal was aborted before it
 # had noted the error, the mount drops the list of files that were being truncated, and
-# leaves those to e2fsck: then, nothing that it would not repair by itself.
+# leaves those to e2fsck: then, nothing else that it would not repair by itself.
 consistent() {
 	if ! said "$1" "clearing orphan list"; then
 		fsck_clean ext4 "$DISK_DEV"
 		return
 	fi
 	note "the list of orphans was dropped"
+	whole_trees
 	e2fsck -fp "$DISK_DEV" > "$WB_OUT/fsck" 2>&1
 	[ $? -le 1 ] && return
 	note_file "$WB_OUT/fsck"

@@ -262,10 +262,7 @@ static int do_fill(void)
 	return ret;
 }
 
-/*
- * No reserve, and no block but a few; or reserves of other sizes.  Not with
- * data_err=abort: the journal ends where writeback finds no block.
- */
+/* No reserve, and no block but a few; or reserves of other sizes. */
 static int do_reserve(void)
 {
 	char path[PATH], value[32];
