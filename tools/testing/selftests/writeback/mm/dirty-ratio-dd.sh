@@ -13,8 +13,9 @@
 # - A throttled writer ends with d dirty pages, F <= d <= limit, after
 #   t = 10 % A / M + (B - d) / R.
 #
-# M and R are measured first.  The modelled disk is set to R = 0.45 M, which puts
-# the unthrottled rest between the two F; a disk that cannot be set may miss that.
+# M and R are measured first, and M once more beside the flusher, which takes CPU
+# time from dd.  The modelled disk is set to R = 0.45 of the first M, which puts the
+# unthrottled rest between the two F; a disk that cannot be set may miss that.
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -38,7 +39,8 @@ about kernel FTRACE
 about not_fast "where memory has no speed to compare the disk's with"
 axis_disk fifo
 axis fs xfs 'xfs|ext4' "file system of the disk"
-measures 'memory_mbps, disk_mbps' MB/s - "speed of the page cache and of the disk, measured first"
+measures 'memory_mbps, beside_mbps, disk_mbps' MB/s - \
+	"speed of the page cache, alone and beside the flusher, and of the disk, measured first"
 measures 'file_bytes, dirtyable_bytes' bytes - \
 	"file written; dirtyable memory, which ratios are of"
 measures write_mbps_X MB/s higher "dd's own figure at dirty ratio X, plain or with fdatasync"
@@ -81,6 +83,11 @@ measure() {
 	now_us end
 	R=$(calc "$BYTES / ($end - $start)")
 	metric memory_mbps "$M"
+	# The flusher runs as below, and nobody waits.
+	set_limits ratio "$BACKGROUND" 90
+	run_dd beside
+	M=$(dd_mbps "$WB_OUT/dd_beside.log")
+	metric beside_mbps "$M"
 	metric disk_mbps "$R"
 	metric file_bytes "$BYTES"
 	metric dirtyable_bytes "$AVAIL"
