@@ -93,6 +93,24 @@ static void read_waits_behind_program(struct kunit *test)
 	EXPECT_END(test, other, now + READ_NS);
 }
 
+/* Unit 2 goes to another die on the channel of unit 0 and page 0. */
+static void read_that_waits_for_its_die_leaves_the_channel(struct kunit *test)
+{
+	struct wbd_test *t = test->priv;
+	struct wbd_cmd *last;
+	int i;
+
+	wbd_test_power(test);
+	for (i = 0; i < 4; i++)
+		t->cmd[i].fua = true;
+	wbd_send(test, WBD_WRITE, 0, UNIT, 0);
+	wbd_send(test, WBD_READ, PAGE_NR(0), SZ_4K, LINK_NS(UNIT));
+	wbd_send(test, WBD_WRITE, UNIT, UNIT, LINK_NS(UNIT));
+	last = wbd_send(test, WBD_WRITE, 2 * UNIT, UNIT, LINK_NS(UNIT));
+	wbd_run(test);
+	EXPECT_END(test, last, 3 * LINK_NS(UNIT) + UNIT_NS + LATENCY);
+}
+
 static void without_cache_write_waits_for_program(struct kunit *test)
 {
 	struct wbd_test *t = test->priv;
@@ -264,6 +282,7 @@ static struct kunit_case wbd_flash_cases[] = {
 	KUNIT_CASE(large_read_streams),
 	KUNIT_CASE(write_is_acknowledged_from_the_buffer),
 	KUNIT_CASE(read_waits_behind_program),
+	KUNIT_CASE(read_that_waits_for_its_die_leaves_the_channel),
 	KUNIT_CASE(without_cache_write_waits_for_program),
 	KUNIT_CASE(fua_waits_for_its_own_program),
 	KUNIT_CASE(full_buffer_pushes_back),

@@ -12,9 +12,10 @@
  * a read waits behind the programs of its die.  The room is free again when the
  * program ends.  A unit that is not full waits for more data or for a flush.
  *
- * Every die and channel is a time at which it is next free.  A read books its
- * channel from the end of the sensing on; a program that comes in between
- * waits for it although the channel idles (at most t_read_ns).
+ * Every die and channel is a time at which it is next free.  A read takes its
+ * channel at the end of the sensing, which is later where its die is busy: until
+ * then programs have it.  One that comes in between and is still moved then is
+ * not in its way, nor it in that's (at most one page's transfer).
  *
  * Left out: garbage collection, erase, mapping misses, reads served from the
  * buffer, reads that overtake or suspend programs.
@@ -36,6 +37,7 @@ struct ssd {
 	u32 page, unit;		/* bytes */
 	u64 *die_free;
 	u64 *chan_free;
+	u64 *read_free;		/* the same for reads that are still sensed */
 	/* Units [head, tail) of the log are in the ring, tail is the open one. */
 	struct ssd_unit *ring;
 	u32 slots;
@@ -89,6 +91,7 @@ static int ssd_init(struct wbd_sim *sim)
 		     (cfg->max_io_kib << 10) / ssd->unit + 2 * tags + 1;
 	ssd->die_free = kcalloc(ssd->dies, sizeof(u64), GFP_KERNEL);
 	ssd->chan_free = kcalloc(ssd->channels, sizeof(u64), GFP_KERNEL);
+	ssd->read_free = kcalloc(ssd->channels, sizeof(u64), GFP_KERNEL);
 	ssd->ring = kvcalloc(ssd->slots, sizeof(*ssd->ring), GFP_KERNEL);
 	if (ssd->die_free && ssd->chan_free && ssd->ring)
 		return 0;
@@ -121,6 +124,22 @@ static u64 chan_move(struct wbd_sim *sim, u32 channel, u32 bytes, u64 t)
 	return t;
 }
 
+/*
+ * What is still sensed when all that the channel has to move now is moved, takes
+ * it later, and leaves it to programs until then.
+ */
+static u64 chan_read(struct wbd_sim *sim, u32 channel, u32 bytes, u64 sensed)
+{
+	struct ssd *ssd = sim->priv;
+	u64 t = max(sensed, ssd->read_free[channel]);
+
+	if (t <= ssd->chan_free[channel])
+		return chan_move(sim, channel, bytes, t);
+	t += wbd_xfer_ns(bytes, sim->cfg->channel_mbps);
+	ssd->read_free[channel] = t;
+	return t;
+}
+
 /* ---- reads --------------------------------------------------------------- */
 
 static void ssd_read(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
@@ -141,7 +160,7 @@ static void ssd_read(struct wbd_sim *sim, struct wbd_cmd *cmd, u64 t)
 		sensed = max(t, ssd->die_free[die]) +
 			 wbd_sim_jitter(sim, sim->cfg->t_read_ns);
 		ssd->die_free[die] = sensed;
-		moved = chan_move(sim, die % ssd->channels, bytes, sensed);
+		moved = chan_read(sim, die % ssd->channels, bytes, sensed);
 		if (!first)
 			first = moved;
 		if (moved >= last) {
