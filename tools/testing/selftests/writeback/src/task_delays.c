@@ -106,11 +106,11 @@ static int show(uint32_t pid)
 		TASKSTATS_TYPE_AGGR_PID);
 	a = inside(a, TASKSTATS_TYPE_STATS);
 	stats = (char *)a + NLA_HDRLEN;
-	if (a && a->nla_len == NLA_HDRLEN + SIZE_6_12)
+	if (a && a->nla_len == NLA_HDRLEN + SIZE_6_12) {
 		memcpy(pair, stats + PAIR_6_12, sizeof(pair));
-	else if (a && a->nla_len >= NLA_HDRLEN + PAIR_V18 + sizeof(pair))
+	} else if (a && a->nla_len >= NLA_HDRLEN + PAIR_V18 + sizeof(pair)) {
 		memcpy(pair, stats + PAIR_V18, sizeof(pair));
-	else {
+	} else {
 		fprintf(stderr, "task_delays: the kernel says nothing of task %u\n", pid);
 		return 1;
 	}
