@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from wblib import cli
+from wblib.base.paths import ROOT, SELFTESTS
 from wblib.check import tiers
 from wblib.figures import blocks, command
 from wblib.figures.blocks import Block, Want
@@ -85,7 +86,8 @@ def _root(tmp_path: Path) -> Path:
             hashes = {} if kernel == "stock" else {"block": blocks.patches_hash("block", "6.12", tmp_path)}
             data[Want(cell, kernel, "fast")] = blocks.Entry(
                 blocks.base_version("6.12"), hashes, [1, 2, 3],
-                {"read_p99_95": [value * factor * n for n in (3, 1, 2)], "drain_s": [2.0] * 3, "read_p1": None})
+                {"read_p99_95": [value * factor * n for n in (3, 1, 2)], "drain_s": [2.0] * 3, "read_p1": None},
+                blocks.disk_hash(tmp_path))
     blocks.write_data(data, tmp_path)
     command.write_pages(blocks.read_spec(tmp_path).values(), tmp_path)
     return tmp_path
@@ -178,6 +180,18 @@ def test_a_patch_of_one_line(root: Path) -> None:
 def test_base_that_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "base_version", lambda _line: "6.12.999")
     assert "not 6.12.999" in problems(root)["reads"]
+
+
+def test_another_model_of_disks(root: Path) -> None:
+    """Every figure is stale, the stock kernel's, too."""
+    model = root / SELFTESTS.relative_to(ROOT) / "test_modules/model/wbdisk_ssd.c"
+    model.parent.mkdir(parents=True)
+    model.write_text("/* another disk */\n")
+    blocks.disk_hash.cache_clear()
+    block = blocks.read_spec(root)["reads"]
+    assert all(blocks.stale(block, want, blocks.read_data(root)[want], root).endswith("other models of disks")
+               for want in block.wants())
+    blocks.disk_hash.cache_clear()
 
 
 def test_another_cpu_of_the_exact_lane(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

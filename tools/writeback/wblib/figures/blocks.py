@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from wblib.base import fs
-from wblib.base.paths import PATCH_DIRS, ROOT
+from wblib.base.paths import PATCH_DIRS, ROOT, SELFTESTS
 from wblib.catalog import suites
 from wblib.catalog.spec import CPU
 from wblib.kernel import upstream
@@ -68,13 +68,15 @@ class Want:
 class Entry:
     """What was measured: per metric a value for each seed, None for a metric that such a run does not have.
 
-    base: the pinned version of the kernel's source.  patches: a hash per folder.  cpu: of the exact lane.
+    base: the pinned version of the kernel's source.  patches: a hash per folder.  disk: a hash of wbdisk's models.
+    cpu: of the exact lane.
     """
 
     base: str
     patches: dict[str, str]
     seeds: list[int]
     metrics: dict[str, list[float] | None] = field(default_factory=dict)
+    disk: str = ""
     cpu: str = ""
 
 
@@ -179,7 +181,8 @@ def write_data(data: Data, root: Path = ROOT) -> None:
     for want, entry in sorted(data.items(), key=lambda item: (item[0].cell, item[0].kernel, item[0].lane)):
         one = {"cell": want.cell, "kernel": want.kernel, "lane": want.lane, "base": entry.base,
                "patches": dict(sorted(entry.patches.items())), "seeds": entry.seeds,
-               "metrics": dict(sorted(entry.metrics.items())), **({"cpu": entry.cpu} if entry.cpu else {})}
+               "metrics": dict(sorted(entry.metrics.items())), "disk": entry.disk,
+               **({"cpu": entry.cpu} if entry.cpu else {})}
         files.setdefault(want.cell.split()[0], []).append(json.dumps(one))
     for old in (root / DATA).glob("*.json"):
         if old.name != PICTURES and old.stem not in files:
@@ -215,6 +218,15 @@ def patches_hash(folder: str, line: str, root: Path = ROOT) -> str:
     return digest.hexdigest()[:12]
 
 
+@functools.cache
+def disk_hash(root: Path = ROOT) -> str:
+    """Hash of wbdisk's models: every figure is of them, the stock kernel's, too."""
+    digest = hashlib.sha256()
+    for path in sorted((root / SELFTESTS.relative_to(ROOT) / "test_modules/model").glob("*.[ch]")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def base_version(line: str) -> str:
     """The pinned version of a line's source."""
     return upstream.pins(line)["VERSION"]
@@ -232,6 +244,8 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
         return f"{what} was not measured"
     if entry.base != base_version(want.line):
         return f"{what} was measured on {entry.base}, not {base_version(want.line)}"
+    if entry.disk != disk_hash(root):
+        return f"{what} was measured with other models of disks"
     if entry.cpu != cpu_of(want):
         return f"{what} was measured on {entry.cpu or 'no named CPU'}, not {cpu_of(want) or 'any'}"
     if not want.stock:
