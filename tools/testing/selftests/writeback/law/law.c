@@ -7,7 +7,7 @@
 
 struct state {
 	struct wbt_law law;
-	u32 reads;
+	struct wbt_reads reads;
 };
 
 static void law_setup(struct wblaw *s)
@@ -33,7 +33,11 @@ static void law_done(struct wblaw *s, u32 bytes, u64 issued, u64 stamp)
 
 static void law_read(struct wblaw *s, u64 latency)
 {
-	((struct state *)s->priv)->reads++;
+	struct wbt_reads *reads = &((struct state *)s->priv)->reads;
+
+	reads->least = reads->nr ? min(reads->least, latency) : latency;
+	reads->took += latency;
+	reads->nr++;
 }
 
 static u64 law_window(struct wblaw *s)
@@ -41,24 +45,29 @@ static u64 law_window(struct wblaw *s)
 	struct state *state = s->priv;
 	struct wbt_law *law = s->priv;
 
-	wbt_law_window(law, s->now, wblaw_active(s) && s->held, state->reads);
-	state->reads = 0;
+	if (!state->reads.nr && s->read_since)
+		state->reads.waits = s->now - s->read_since;
+	wbt_law_window(law, s->now, wblaw_active(s) && s->held, &state->reads);
+	memset(&state->reads, 0, sizeof(state->reads));
 	if (getenv("WBLAW_TRACE")) {
 		fprintf(stderr, "%.3f active=%d held=%d inflight=%u,%lu limit=%lu max_io=%u ",
 			s->now / 1e9, wblaw_active(s), s->held, s->inflight,
 			s->inflight_bytes, law->limit, law->max_io);
-		fprintf(stderr, "rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d\n",
+		fprintf(stderr, "rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d ",
 			wbt_law_rate(law), wbt_law_least(law), law->gain,
 			law->best, law->draining, law->starting);
+		fprintf(stderr, "pace=%lu drain=%lu hidden=%lu late=%lu allow=%lu\n",
+			law->pace, law->drain, law->hidden,
+			law->late_at ? s->now - law->late_at : 0, law->allow);
 	}
 	return WBT_WINDOW_NSEC;
 }
 
-static u64 law_bytes(struct wblaw *s)
+static u64 law_wait(struct wblaw *s, u32 bytes)
 {
 	if (!wblaw_active(s))
-		return U64_MAX;
-	return ((struct wbt_law *)s->priv)->limit;
+		return 0;
+	return wbt_law_wait(s->priv, s->now, s->inflight_bytes, bytes);
 }
 
 static u64 law_max_io(struct wblaw *s)
@@ -75,6 +84,6 @@ const struct wblaw_ops wblaw_law = {
 	.done = law_done,
 	.read = law_read,
 	.window = law_window,
-	.bytes = law_bytes,
 	.max_io = law_max_io,
+	.wait = law_wait,
 };

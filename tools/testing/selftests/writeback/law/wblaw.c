@@ -39,7 +39,7 @@ struct io {
 	struct io *next;
 };
 
-enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START };
+enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START, T_WAIT };
 
 struct timer_event {
 	u64 when;
@@ -74,6 +74,7 @@ struct run {
 	bool writer_waits;	/* for a tag */
 	bool writer_sleeps;	/* for a completion to wake it */
 	bool send_armed;
+	bool wait_armed;
 	struct io *spare;
 
 	u64 start, end;		/* of the writer, of the readers with run_ms */
@@ -91,6 +92,7 @@ struct run {
 	u64 sync_due;
 	u64 due[MAX_READERS];
 	u64 read_file;
+	struct io *read_io;
 };
 
 static u32 rnd(struct run *r)
@@ -164,6 +166,10 @@ static void to_disk(struct run *r, struct io *io)
 {
 	r->tags[io->queue]--;
 	io->issued = r->pub.now;
+	if (io->kind == READ_IO && !r->pub.read_since) {
+		r->pub.read_since = r->pub.now;
+		r->read_io = io;
+	}
 	r->pub.tag_wait += r->pub.now - io->asked;
 	if (io->kind == WRITE_IO && r->ops->sent)
 		r->ops->sent(&r->pub, io->cmd.bytes, &io->stamp);
@@ -202,6 +208,15 @@ static bool law_lets(struct run *r, u32 *bytes)
 	}
 	if (!room || (s->inflight && s->inflight_bytes + *bytes > room))
 		return false;
+	if (r->ops->wait) {
+		u64 ns = r->ops->wait(s, *bytes);
+
+		if (ns && ns != U64_MAX && !r->wait_armed) {
+			r->wait_armed = true;
+			timer(r, s->now + ns, T_WAIT, 0);
+		}
+		return !ns;
+	}
 	return true;
 }
 
@@ -336,6 +351,10 @@ static void done(struct run *r, struct io *io)
 	switch (io->kind) {
 	case READ_IO:
 		s->reads--;
+		if (io == r->read_io) {
+			r->read_io = NULL;
+			s->read_since = 0;
+		}
 		s->last_read = s->now;
 		if (counts(r, io->due))
 			sample(&r->due_lat, &r->due_lats, &r->due_room, s->now - io->due);
@@ -400,6 +419,10 @@ static void on_timer(struct run *r, struct timer_event e)
 			r->writer_sleeps = false;
 		writer(r);
 		timer(r, s->now + in, T_WINDOW, 0);
+		break;
+	case T_WAIT:
+		r->wait_armed = false;
+		writer_soon(r);
 		break;
 	case T_SEND:
 		r->send_armed = false;

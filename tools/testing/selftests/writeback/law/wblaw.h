@@ -19,6 +19,7 @@ struct wblaw;
  * @wake: is it time to go on, if so many are in flight after a completion?
  * @bytes: how many bytes of them; ~0 is no limit
  * @max_io: how many in one; ~0 is no limit
+ * @wait: how long until a write of so many may go, ns; ~0: until one is completed
  * @write_tags: may a write take another tag?
  */
 struct wblaw_ops {
@@ -32,6 +33,7 @@ struct wblaw_ops {
 	bool (*wake)(struct wblaw *s, u32 inflight);
 	u64 (*bytes)(struct wblaw *s);
 	u64 (*max_io)(struct wblaw *s);
+	u64 (*wait)(struct wblaw *s, u32 bytes);
 };
 
 /**
@@ -44,6 +46,7 @@ struct wblaw_ops {
  * @inflight_bytes: the same in bytes
  * @reads: at the disk or waiting for a tag
  * @last_read: when one was submitted or completed last
+ * @read_since: since when a read is at the disk, ns; 0: none is, or it is not known
  * @tag_wait: how long requests have waited for a tag, all together, ns
  * @held: a write waits for the law
  * @priv: the law's own
@@ -57,6 +60,7 @@ struct wblaw {
 	u64 inflight_bytes;
 	u32 reads;
 	u64 last_read;
+	u64 read_since;
 	u64 tag_wait;
 	bool held;
 	u32 limit_kib;
