@@ -38,20 +38,20 @@ EVIDENCE = {
     # end
     # figures: evidence-exact
     "dirty_small": Evidence(
-        "stock kernel, modelled disk of 450 MB/s, limit of 48 MiB instead of 20 %: read p99 8.85 -> 9.63 ms, "
-        "p99.95 32.6 -> 37 ms, written in 2.71 -> 2.45 s",
+        "stock kernel, modelled disk of 450 MB/s, limit of 48 MiB instead of 20 %: read p99 8.72 -> 8.72 ms, "
+        "p99.95 35.9 -> 37.5 ms, written in 2.53 -> 2.47 s",
         "wb run tune-replay, Documentation/guide.md"),
     "wbt_off": Evidence(
-        "stock kernel, modelled SATA SSD in QEMU: read p99.95 65.3 ms without wbt, 18 with it; written in "
-        "2.27 and 2.35 s",
+        "stock kernel, modelled SATA SSD in QEMU: read p99.95 59.5 ms without wbt, 57.9 with it; written in "
+        "2.1 and 2.26 s",
         "wb run read-latency --wbt off (and default)"),
     "database": Evidence(
-        "stock kernel, modelled disk of 450 MB/s, requests of 128 KiB: p99 of fsync 78.1 -> 10.9 ms, p50 "
-        "0.202 -> 6.65 ms, written in 2.48 -> 2.48 s",
+        "stock kernel, modelled disk of 450 MB/s, requests of 128 KiB: p99 of fsync 68.7 -> 13.7 ms, p50 "
+        "0.202 -> 7.05 ms, written in 2.48 -> 2.48 s",
         "wb run read-latency --lane fast --disk fifo --probe fsync (and --max-sectors-kb 128)"),
     "unplug": Evidence(
         "modelled USB stick, stock kernel, a copy of 64 MiB with max_bytes of 27 MiB and strict_limit: sync "
-        "7.29 -> 2.38 s, copy and sync together 7.37 -> 7.32 s",
+        "7.28 -> 2.48 s, copy and sync together 7.31 -> 7.3 s",
         "wb run tune-replay --disk usb --readers 0 --mib 64, Documentation/guide.md"),
     # end
 }

@@ -35,6 +35,9 @@ static void law_read(struct wblaw *s, u64 latency)
 {
 	struct wbt_reads *reads = &((struct state *)s->priv)->reads;
 
+	/* Nor does the kernel look at them without writes. */
+	if (!s->inflight && !s->held)
+		return;
 	reads->least = reads->nr ? min(reads->least, latency) : latency;
 	reads->took += latency;
 	reads->nr++;

@@ -278,6 +278,7 @@ static void sync_write(struct run *r)
 	struct io *io = new_io(r, SYNC_IO, r->read_file + (1 << 20), 4096);
 
 	io->due = r->sync_due;
+	r->pub.last_read = r->pub.now;
 	send(r, io);
 }
 
@@ -380,6 +381,7 @@ static void done(struct run *r, struct io *io)
 		}
 		break;
 	case SYNC_IO:
+		s->last_read = s->now;
 		flush(r, FLUSH_IO, io->due);
 		break;
 	case FLUSH_IO:

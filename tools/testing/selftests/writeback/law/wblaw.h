@@ -45,7 +45,7 @@ struct wblaw_ops {
  * @inflight: writes let through and not completed
  * @inflight_bytes: the same in bytes
  * @reads: at the disk or waiting for a tag
- * @last_read: when one was submitted or completed last
+ * @last_read: when one, or a small sync write, was submitted or completed last
  * @read_since: since when a read is at the disk, ns; 0: none is, or it is not known
  * @tag_wait: how long requests have waited for a tag, all together, ns
  * @held: a write waits for the law
