@@ -17,22 +17,22 @@ class Evidence:
 EVIDENCE = {
     # figures: evidence
     "max_sectors": Evidence(
-        "stock kernel, modelled disk of 450 MB/s: read p99.95 91.7 -> 13.8 ms, written in 2.48 -> 2.48 s",
+        "stock kernel, modelled disk of 450 MB/s: read p99.95 91.7 -> 17.2 ms, written in 2.48 -> 2.48 s",
         "wb run read-latency --lane fast --disk fifo (and --max-sectors-kb 128)"),
     "none_stock": Evidence(
-        "stock kernel, modelled SATA SSD: read p99.95 117 -> 78.1 ms, written in 2.19 -> 2.18 s",
+        "stock kernel, modelled SATA SSD: read p99.95 117 -> 79.1 ms, written in 2.19 -> 2.19 s",
         "wb run read-latency --lane fast --disk sata --sched mq-deadline (and none)"),
     "sched_patched": Evidence(
-        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.76 ms under mq-deadline, and 1.78 under none",
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1 ms under mq-deadline, and 1 under none",
         "wb run read-latency --lane fast --kernel patched --disk sata --sched mq-deadline (and none)"),
     "bytes": Evidence(
-        "modelled SATA SSD: read p99.95 78.1 -> 1.78 ms, written in 2.18 -> 2.09 s",
+        "modelled SATA SSD: read p99.95 79.1 -> 1 ms, written in 2.19 -> 2.09 s",
         "wb run read-latency --lane fast --disk sata (and --kernel patched)"),
     "bytes_fsync": Evidence(
-        "4-KiB append + fsync beside readers and dd: p99.95 of the reads 93.1 -> 2.38 ms",
+        "4-KiB append + fsync beside readers and dd: p99.95 of the reads 93.7 -> 2.39 ms",
         "wb run read-latency --lane fast --disk fifo --probe fsync (and --kernel patched)"),
     "bfq": Evidence(
-        "stock kernel, modelled disk of 450 MB/s: bfq 209 MB/s with read p99.95 835 ms, none 590 MB/s with "
+        "stock kernel, modelled disk of 450 MB/s: bfq 209 MB/s with read p99.95 1110 ms, none 589 MB/s with "
         "91.7 ms",
         "wb run read-latency --lane fast --disk fifo --sched bfq (and none)"),
     # end
