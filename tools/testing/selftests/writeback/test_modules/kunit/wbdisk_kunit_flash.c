@@ -111,6 +111,23 @@ static void read_that_waits_for_its_die_leaves_the_channel(struct kunit *test)
 	EXPECT_END(test, last, 3 * LINK_NS(UNIT) + UNIT_NS + LATENCY);
 }
 
+/* Page 2 is on another die of the channel that the read before would have had. */
+static void reset_forgets_a_read_that_was_sensed(struct kunit *test)
+{
+	struct wbd_test *t = test->priv;
+	struct wbd_cmd *cmd;
+	u64 now = LINK_NS(UNIT) + LATENCY;
+
+	wbd_test_power(test);
+	wbd_send(test, WBD_WRITE, 0, UNIT, 0);
+	wbd_send(test, WBD_READ, PAGE_NR(0), SZ_4K, now);
+	wbd_sim_advance(&t->sim, now);
+	wbd_sim_reset(&t->sim);
+	cmd = wbd_send(test, WBD_READ, PAGE_NR(2), SZ_4K, now);
+	wbd_run(test);
+	EXPECT_END(test, cmd, now + READ_NS);
+}
+
 static void without_cache_write_waits_for_program(struct kunit *test)
 {
 	struct wbd_test *t = test->priv;
@@ -283,6 +300,7 @@ static struct kunit_case wbd_flash_cases[] = {
 	KUNIT_CASE(write_is_acknowledged_from_the_buffer),
 	KUNIT_CASE(read_waits_behind_program),
 	KUNIT_CASE(read_that_waits_for_its_die_leaves_the_channel),
+	KUNIT_CASE(reset_forgets_a_read_that_was_sensed),
 	KUNIT_CASE(without_cache_write_waits_for_program),
 	KUNIT_CASE(fua_waits_for_its_own_program),
 	KUNIT_CASE(full_buffer_pushes_back),

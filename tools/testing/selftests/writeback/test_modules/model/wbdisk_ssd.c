@@ -63,6 +63,7 @@ static void ssd_destroy(struct wbd_sim *sim)
 	struct ssd *ssd = sim->priv;
 
 	kvfree(ssd->ring);
+	kfree(ssd->read_free);
 	kfree(ssd->chan_free);
 	kfree(ssd->die_free);
 	kfree(ssd);
@@ -93,7 +94,7 @@ static int ssd_init(struct wbd_sim *sim)
 	ssd->chan_free = kcalloc(ssd->channels, sizeof(u64), GFP_KERNEL);
 	ssd->read_free = kcalloc(ssd->channels, sizeof(u64), GFP_KERNEL);
 	ssd->ring = kvcalloc(ssd->slots, sizeof(*ssd->ring), GFP_KERNEL);
-	if (ssd->die_free && ssd->chan_free && ssd->ring)
+	if (ssd->die_free && ssd->chan_free && ssd->read_free && ssd->ring)
 		return 0;
 	ssd_destroy(sim);
 	return -ENOMEM;
@@ -105,6 +106,7 @@ static void ssd_reset(struct wbd_sim *sim)
 
 	memset(ssd->die_free, 0, ssd->dies * sizeof(u64));
 	memset(ssd->chan_free, 0, ssd->channels * sizeof(u64));
+	memset(ssd->read_free, 0, ssd->channels * sizeof(u64));
 	/* log_end of older writes must stay behind what has retired. */
 	ssd->head = ssd->tail;
 	ssd->open = 0;
