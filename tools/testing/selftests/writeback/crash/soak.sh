@@ -16,7 +16,7 @@
 
 readonly SHORT_S=480 SAMPLES=48
 # The short version moved by -0.2 MiB, 66 and 31 KiB, that of 4 h on the debug kernel by
-# 1.0 MiB, 735 and 222 KiB (patched, seed 1): what the modelled disks keep grows.  A page
+# 1.0 MiB, 740 and 214 KiB (patched, seed 1): what the modelled disks keep grows.  A page
 # lost per second would be 56 MiB in 4 h, an object of 192 bytes per operation 260 KiB.
 readonly MEMORY_KIB=8192 SLAB_KIB=1024 CACHE_KIB=256
 readonly FILES=8
