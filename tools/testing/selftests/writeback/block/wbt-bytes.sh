@@ -6,6 +6,7 @@
 #	bound	while readers are active, no more writes are in the disk than the
 #		limit of the tracepoint wbt_bytes, and no request is larger than
 #		its max_io: on several disks, schedulers, file systems and stacks
+#	tags	with two tags, one that is freed goes to a read that waits for it
 #	leave	without readers the bound goes, and comes back with them
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
@@ -36,6 +37,7 @@ about series
 about not_fast "where fio, which spins while it waits, takes minutes"
 measures 'bytes_leave, bytes_obey' ms lower \
 	"from the last read to more than the bound; from the first one to the last write above it"
+measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
 case_parse "$@"
 
 # ---- load ------------------------------------------------------------------
@@ -308,6 +310,48 @@ test_stack() {
 	disk_teardown
 }
 
+# ---- two tags --------------------------------------------------------------
+
+# Both tags may be writes when a read comes. One of them is done, and the read has
+# its tag: at most one is sent meanwhile. A second reader could take it, that comes
+# at that moment and has not waited.
+readonly PASS=1
+readonly TAGS_MIB=256
+
+# passed() - reads, and the most writes that pass one of them between its submission
+# and the disk
+passed() {
+	events | awk '
+		$1 == "block_bio_queue" && $5 ~ /^R/ { came[$6] = writes; next }
+		$1 != "wbdisk_queue" { next }
+		$5 == "write" { writes++ }
+		$5 == "read" && $6 in came {
+			reads++
+			if (writes - came[$6] > most) most = writes - came[$6]
+			delete came[$6]
+		}
+		END { print reads + 0, most + 0 }'
+}
+
+# Without a scheduler, which would decide by itself, and with a reader that does not
+# run before everybody else.
+test_tags() {
+	local reads most READER_FIRST=()
+	fresh fifo xfs none "" link_mbps=150 latency_ns=150000 queue_depth=2
+	set_dirty background_bytes $((FLUSH_MIB * MIB))
+	readers_run --name=reader --rate_process=poisson
+	trace_disks
+	dd if=/dev/zero of="$MNT/write" bs=1M count="$TAGS_MIB" status=none
+	sync
+	readers_stop
+	read -r reads most < <(passed)
+	note "two tags: of $reads reads, none is passed by more than $most writes"
+	metric bytes_passed "$most"
+	check "two tags: somebody reads" [ "$reads" -ge 500 ]
+	check "two tags: no more than $PASS write passes a read" [ "$most" -le "$PASS" ]
+	disk_teardown
+}
+
 # ---- readers leave and come ------------------------------------------------
 
 test_leave() {
@@ -363,12 +407,13 @@ test_leave() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 69
+ktap_set_plan 71
 test_sysfs
 test_flips
 test_bound
 test_stack linear
 test_stack raid0
+test_tags
 test_leave
 check_dmesg
 ktap_finished

@@ -27,10 +27,7 @@ static void law_sent(struct wblaw *s, u32 bytes, u64 *stamp)
 
 static void law_done(struct wblaw *s, u32 bytes, u64 issued, u64 stamp)
 {
-	struct wbt_law *law = s->priv;
-
-	law->held = wblaw_active(s) && s->held;
-	wbt_law_done(law, s->now, s->now - issued, stamp >> 32, bytes, stamp,
+	wbt_law_done(s->priv, s->now, s->now - issued, stamp >> 32, bytes, stamp,
 		     s->inflight_bytes);
 }
 

@@ -93,9 +93,12 @@ READERS_PID=
 # keeps all other requests back for 10 s.
 readonly CLASS_BE=2
 
-# fio_start(options...) - readers, at a higher priority than everything else
+# At a higher priority than everything else.
+READER_FIRST=(chrt -f "$RT_PRIO")
+
+# fio_start(options...) - readers
 fio_start() {
-	start chrt -f "$RT_PRIO" fio --filename="$READ_FILE" --offset="$READ_OFFSET" \
+	start "${READER_FIRST[@]}" fio --filename="$READ_FILE" --offset="$READ_OFFSET" \
 		--size="${READ_MIB}m" --rw=randread --bs=4k --direct=1 --ioengine=psync \
 		--thread=1 --time_based --clocksource=clock_gettime \
 		--randseed="${OPT[seed]}" --rate_iops="$READER_IOPS" \
