@@ -70,7 +70,8 @@ static u64 law_wait(struct wblaw *s, u32 bytes)
 {
 	if (!wblaw_active(s))
 		return 0;
-	return wbt_law_wait(s->priv, s->now, s->inflight_bytes, bytes);
+	return wbt_law_wait(s->priv, s->now, s->inflight, s->inflight_bytes,
+			    bytes);
 }
 
 static u64 law_max_io(struct wblaw *s)
