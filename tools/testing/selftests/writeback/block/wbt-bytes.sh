@@ -447,7 +447,7 @@ test_leave() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 71
+ktap_set_plan 75
 test_sysfs
 test_flips
 test_bound
