@@ -384,7 +384,7 @@ test_tags() {
 	read -r reads most passed < <(passed)
 	note "tags $tags: of $reads reads, $passed are passed by a write, none by more than $most"
 	[ "$tags" = 1 ] || metric bytes_passed "$most"
-	check "tags $tags: somebody reads" [ "$reads" -ge 200 ]
+	check "tags $tags: somebody reads" [ "$reads" -ge 500 ]
 	check "tags $tags: no more than $PASS write passes a read" [ "$most" -le "$PASS" ]
 	[ "$tags" != 1 ] ||
 		check "tags $tags: at most $PASSED_PERCENT % of the reads are passed" \
