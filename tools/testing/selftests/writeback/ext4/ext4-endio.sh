@@ -14,11 +14,16 @@
 #	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
 #		then a block of theirs is overwritten, or one that fallocate put behind
 #		them is written
+#	direct	writeback of a block of an unwritten extent, with direct I/O to another one
+#		in flight
 #	zeroed	the tree needs a block, there is none, and the extent is zeroed instead;
 #		write() has committed, then fsync, power cut
 #	discarded	delayed pages are dropped for want of a block of the tree, with
 #		blocks smaller than a page: what was reserved for them comes back, and a
 #		journal with data_err=abort goes on, as no I/O has failed
+#	partial	the same, with single free blocks: those that a page has got before space
+#		ended are not marked as written without its data, at the end of a sync or
+#		when the power goes while it tries again
 #	page	space ends in the middle of a page: write() fails, it is not short
 #	quota	a user writes into what fallocate gave him, his quota is used up, and
 #		the extent that writeback splits in his fsync needs a block
@@ -50,17 +55,22 @@ readonly QUOTA_MIB=20 QUOTA_FALLOC_MIB=16 QUOTA_PAGES=256 QUOTA_UID=65534
 readonly ZEROED_PAGES=165 ZEROED_TRIES=8
 # More extents than a leaf of 1 KiB holds.
 readonly DISCARDED_PAGES=200
+# Each block an extent: more than a leaf of 1 KiB holds
+readonly PARTIAL_KIB=120 PARTIAL_SINGLES=512 PARTIAL_REMOVED_KIB=64
+# Some time to cut the power in
+readonly PARTIAL_LATENCY_NS=200000000
 # Not a number of whole pages
 readonly PAGE_FREE_KIB=6
 readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
 # Device mappers: of each file, and the disk with both in their places.
 readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
-readonly PARTS=(nospace convert ioerror remount switch zeroed discarded page quota trim)
+readonly PARTS=(nospace convert ioerror remount switch direct zeroed discarded partial page quota trim)
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[remount]=2 [switch]=4 [zeroed]=3 [discarded]=$((4 * 2)) [page]=$((2 * ${#EXT4_MOUNTS[@]}))
+	[remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
+	[page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
 
@@ -227,6 +237,34 @@ run_switch() {
 	ext4_end
 }
 
+# run_direct(from, to) - one result
+run_direct() {
+	local file pid what="$1: direct${2:+, then $2}" lost
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	set_dirty writeback_centisecs 0
+	fallocate -l ${SWITCH_KIB}k "$file" && sync
+	xfs_io -c "pwrite -S 0x42 8k 4k" "$file" > /dev/null
+	wbdisk_set test stall_ms "$STALL_MS"
+	xfs_io -d -c "pwrite -S 0x41 0 4k" "$file" > "$WB_OUT/direct" &
+	pid=$!
+	loop_until in_flight
+	# Whoever waits, waits for the disk.
+	{
+		{ [ -z "${2:-}" ] || mount -o "remount,$2" "$MNT"; } &&
+			sync -d "$file"
+	} &
+	sleep 2
+	wbdisk_set test stall_ms 0
+	wait "$pid" || note "the write failed"
+	wait
+	ext4_remount "$1" || die "cannot mount again"
+	lost=$((8192 - $(tr -d '\0' < "$file" | wc -c)))
+	note "$what: $lost bytes of 8192 are lost"
+	check "$what: nothing is lost" [ "$lost" -eq 0 ]
+	ext4_end
+}
+
 # run_zeroed() - three results
 run_zeroed() {
 	local file i block zeroed=0
@@ -272,6 +310,78 @@ run_discarded() {
 	check "$1: discarded: nothing stays reserved" \
 		eval "! dmesg_new | tail -n +$((lines + 1)) | grep -q 'not cleared\|s_dirtyclusters'"
 	disk_teardown
+}
+
+# singles(options, [attributes of the disk...]) - FILE has as many delayed blocks as there
+# are free ones, which are single: each is an extent, and the tree needs some, too
+singles() {
+	local i args=()
+	disk_raw fifo capacity_mib=$DISK_MIB "${@:2}"
+	ext4_stale $DISK_MIB
+	ext4_new "$1" -m 0 -b 1024
+	FILE=$MNT/file
+	set_dirty writeback_centisecs 0
+	ext4_falloc "$MNT/removed" 0 ${PARTIAL_REMOVED_KIB}k || die "no space"
+	ext4_falloc "$MNT/single" 0 $((2 * PARTIAL_SINGLES))k || die "no space"
+	for ((i = 0; i < PARTIAL_SINGLES; i++)); do
+		args+=(-c "fpunch $((2 * i))k 1k")
+	done
+	xfs_io "${args[@]}" "$MNT/single"
+	sync -f "$MNT"
+	xfs_io -f -c "truncate ${PARTIAL_KIB}k" -c "pwrite -S 0x42 0 ${PARTIAL_KIB}k" "$FILE" > /dev/null
+	ext4_fill || die "not full"
+}
+
+# no_old_data(what) - in FILE
+no_old_data() {
+	local old
+	old=$(tr -d 'B\0' < "$FILE" | wc -c)
+	note "$1: $old bytes are old data, $(tr -d '\0' < "$FILE" | wc -c) are there"
+	[ "$old" -eq 0 ]
+}
+
+# commits() - how many were made
+commits() {
+	awk 'NR == 1 { print $1 }' "/proc/fs/jbd2/$DISK_NAME-8/info"
+}
+
+# run_partial(options) - three results
+run_partial() {
+	singles "$1"
+	check "$1: partial: fsync says so" eval "! sync $FILE 2> /dev/null"
+	ext4_remount "$1" || die "cannot mount again"
+	check "$1: partial: no old data" no_old_data "$1: partial"
+	umount_fs "$MNT"
+	check "$1: partial: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_again(options) - five results
+#	Blocks that were removed are free after a commit, so writeback has one made, and goes
+#	on.  The power goes after that commit, and after all.
+run_again() {
+	local before what
+	for what in commit sync; do
+		singles "$1" write_cache=1 lazy_cache=1 latency_ns="$PARTIAL_LATENCY_NS"
+		before=$(commits)
+		rm "$MNT/removed"
+		if [ "$what" = commit ]; then
+			sync "$FILE" 2> /dev/null &
+			loop_until eval "[ \$(commits) -gt $before ]"
+		else
+			check "$1: partial, tried again: fsync is done" sync "$FILE"
+		fi
+		ext4_power_cut "$1" || die "cannot mount after the cut"
+		wait
+		check "$1: partial, tried again, cut after $what: no old data" \
+			no_old_data "$1: partial, tried again, cut after $what"
+		[ "$what" = commit ] ||
+			check "$1: partial, tried again: all is there" \
+				cmp -s "$FILE" <(head -c "${PARTIAL_KIB}K" /dev/zero | tr '\0' B)
+		umount_fs "$MNT"
+		check "$1: partial, tried again, cut after $what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+		disk_teardown
+	done
 }
 
 # run_page(options) - two results
@@ -452,6 +562,12 @@ part_switch() {
 	done
 }
 
+part_direct() {
+	run_direct delalloc,dioread_lock
+	run_direct delalloc delalloc,dioread_lock
+	run_direct nodelalloc,dioread_nolock nodelalloc,dioread_lock
+}
+
 part_zeroed() {
 	run_zeroed
 }
@@ -459,6 +575,13 @@ part_zeroed() {
 part_discarded() {
 	run_discarded delalloc
 	run_discarded delalloc,dioread_lock,data_err=abort
+}
+
+part_partial() {
+	run_partial delalloc
+	run_partial delalloc,dioread_lock
+	run_again delalloc
+	run_again delalloc,dioread_lock
 }
 
 part_page() {

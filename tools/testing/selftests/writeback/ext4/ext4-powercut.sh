@@ -17,6 +17,10 @@
 #	mapped	a page was delayed by a fault, got its block from fallocate, and with
 #		nodelalloc is overwritten: no old data
 #	replaced	another one by rename, after nodelalloc,dioread_nolock ended: whole
+#	faulted	a page in a hole gets its block after that: the file does not end before it
+#
+# And with little space, where delalloc does without delayed blocks:
+#	replaced	another one by rename: whole
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -26,6 +30,8 @@
 readonly DISK_MIB=128
 readonly PAGES=16
 readonly OLD_SEED=1 NEW_SEED=2
+# Less than ext4_nonda_switch() wants, 128 blocks on one CPU
+readonly LITTLE_KIB=400
 # After the second commit (every 5 s), before a flusher of 30 s; then the moments
 # around both commits.
 readonly CUTS_S=(9 5.2 .2 4.9 5.05 6 10.1 12 14.9 15.2)
@@ -186,12 +192,46 @@ run_replaced() {
 	end "$what"
 }
 
+# run_faulted() - one result
+run_faulted() {
+	local file
+	fresh nodelalloc,dioread_nolock
+	file=$MNT/file
+	xfs_io -f -c "pwrite -S 0x31 0 4k" -c "pwrite -S 0x31 1m 4k" "$file" > /dev/null ||
+		die "cannot write $file"
+	remount nodelalloc,dioread_lock
+	xfs_io -c "mmap -w 512k 4k" -c "mwrite -S 0x31 512k 4k" "$file" || die "cannot map $file"
+	ext4_commit
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	end "written by a fault after a remount with nodelalloc,dioread_lock"
+}
+
+# run_little() - two results
+run_little() {
+	local file is what="replaced by rename with little space"
+	fresh delalloc
+	file=$MNT/file
+	put "$file" $OLD_SEED
+	ext4_falloc "$MNT/spare" 0 ${LITTLE_KIB}k || die "no space"
+	ext4_fill || die "not full"
+	rm "$MNT/spare"
+	sync
+	put "$file.tmp" $NEW_SEED
+	mv "$file.tmp" "$file"
+	ext4_commit
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	is=$(state "$file")
+	note "$what: $is"
+	check "$what: whole" one_of "$is" old new
+	end "$what"
+}
+
 wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 4 * 2 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -207,5 +247,7 @@ else
 fi
 run_replaced nodelalloc,dioread_lock
 run_replaced delalloc
+run_faulted
+run_little
 check_dmesg
 ktap_finished

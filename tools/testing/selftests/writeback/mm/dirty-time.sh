@@ -13,7 +13,10 @@
 #		a slower rate, files that are removed before they are written: how long does
 #		sync take, 2 s after it?
 #	beside	a fast disk while the stick is written
-#	quiet	a minute of small fsyncs, then a burst; bursts with pauses
+#	quiet	a minute of small fsyncs, then a burst; bursts with pauses; a little after
+#		a burst that nobody synced and a pause
+#	slow	a disk that becomes slow under a light writer, that comes to less than half
+#		of the limit; a limit that is set lower
 #	extents	in how many pieces is a file, and are files that are written at once, on
 #		both file systems?
 #	groups	how long a light cgroup sleeps on account of a noisy one; does the limit of
@@ -32,7 +35,7 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly MIB=1048576
-readonly PARTS="knobs off stick step lower change beside quiet extents groups"
+readonly PARTS="knobs off stick step lower change beside quiet slow extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
@@ -61,6 +64,10 @@ readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
 # Bursts above a limit of 300 ms, that end while their writer is throttled.
 readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
+# More than half of a limit of 60 MB, which stays dirty, a pause, a little more.
+readonly UNSYNCED_MBPS=20 UNSYNCED_MIB=45 UNSYNCED_S=10 LITTLE_MIB=8
+# A writer of 4 MB/s has 120 MB dirty, what it writes in the 30 s of dirty_expire_centisecs.
+readonly SLOW_FROM=100 SLOW_TO=5 SLOW_MIB=600 SLOW_S=75 SLOW_KIB=400
 # A limit of 60 MB: a file is written in many parts.  Of several files at once none
 # can have more than its share of the limit in a part, but should have as much as
 # the flusher's least chunk (MIN_WRITEBACK_PAGES of fs/fs-writeback.c).  One file alone
@@ -532,10 +539,11 @@ test_beside() {
 # ---- quiet -----------------------------------------------------------------
 
 test_quiet() {
-	local i fresh unlimited
+	local i fresh unlimited slept
 	if ! has_limit; then
 		skip_test "quiet: the burst is as fast as with a fresh estimate" "no max_drain_ms"
 		skip_test "quiet: a burst after a pause is as fast as one before" "no max_drain_ms"
+		skip_test "quiet: a little after a pause does not wait" "no max_drain_ms"
 		return
 	fi
 	set_limits ratio 10 20
@@ -572,6 +580,62 @@ test_quiet() {
 	check "quiet: a burst after a pause is as fast as one before" holds "$fresh / $TOOK >= $BURST_SHARE"
 	limit 0
 	disk_drop quiet
+	other_disk unsynced fifo link_mbps=$UNSYNCED_MBPS
+	limit "$STICK_MS"
+	write_file $((4 * UNSYNCED_MIB)) "$MNT/learn"
+	sync
+	write_file "$UNSYNCED_MIB" "$MNT/unsynced"
+	sleep "$UNSYNCED_S"
+	throttle_trace_clear
+	write_file "$LITTLE_MIB" "$MNT/little"
+	read -r slept _ < <(throttle_trace_sum "$WB_OUT/throttle_quiet.txt")
+	note "a little after a pause: slept $slept ms, limit $(drained)"
+	check "quiet: a little after a pause does not wait" holds "$slept == 0 && $(drained) >= 2 * $FLOOR"
+	limit 0
+	disk_drop unsynced
+}
+
+# ---- slow ------------------------------------------------------------------
+
+slow_writer() {
+	while :; do
+		dd if=/dev/zero of="$MNT/slow" bs=${SLOW_KIB}k count=1 oflag=append conv=notrunc status=none
+		sleep .1
+	done
+}
+
+test_slow() {
+	local before
+	if ! has_limit; then
+		skip_test "slow: what a light writer leaves is written in time" "no max_drain_ms"
+		skip_test "slow: a lower limit is found again" "no max_drain_ms"
+		return
+	fi
+	set_limits ratio 10 20
+	other_disk slow fifo link_mbps=$SLOW_FROM
+	limit "$STICK_MS"
+	write_file "$SLOW_MIB" "$MNT/file"
+	sync
+	before=$(drained)
+	wbdisk_set slow link_mbps $SLOW_TO
+	slow_writer &
+	WRITER=$!
+	sleep "$SLOW_S"
+	stop_tasks "$WRITER"
+	note "limit $before bytes, then $(drained), $(dirty_bytes) dirty"
+	sync_seconds
+	note "sync takes $TOOK s"
+	check "slow: what a light writer leaves is written in time" \
+		holds "$before >= 2 * $SLOW_TO * 1e6 * $STICK_MS / 1e3 && $TOOK <= 1.5 * $FLOOR / $SLOW_TO / 1e6"
+	wbdisk_set slow link_mbps $SLOW_FROM
+	write_file "$SLOW_MIB" "$MNT/again"
+	sync
+	before=$(drained)
+	limit $((STICK_MS / 3))
+	note "limit $before bytes with $STICK_MS ms, then $(drained) with $((STICK_MS / 3))"
+	check "slow: a lower limit is found again" holds "$before > $FLOOR && $(drained) == $FLOOR"
+	limit 0
+	disk_drop slow
 }
 
 # ---- extents ---------------------------------------------------------------
@@ -715,7 +779,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=2 [extents]=4 [groups]=6)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=2 [extents]=4 [groups]=6)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
