@@ -186,9 +186,9 @@ def kselftest(seed: int) -> Iterator[Verdict]:
 
 
 # What says that the series does on mainline what it does on LTS: the reference rows, and what each set mends.
-# Not ext4-endio's nospace: mainline zeroes out what other I/O wrote where a full disk has no block to split an extent.
 MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency disk=sata", "wbt-kunit", "ext4-kunit",
-            *(f"ext4-endio part={part}" for part in ("convert", "ioerror", "switch", "page", "quota", "trim")),
+            *(f"ext4-endio part={part}" for part in (
+                "nospace", "convert", "ioerror", "switch", "direct", "partial", "page", "quota", "trim")),
             "ext4-inline", "ext4-powercut", "dirty-limits", "dirty-time part=stick")
 
 

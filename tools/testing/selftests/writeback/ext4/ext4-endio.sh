@@ -10,6 +10,7 @@
 #	convert	the data is on the disk, but its extent cannot be marked as written
 #		for lack of a block: a fallocate merged with it during the I/O
 #	ioerror	the disk refuses the data of unwritten blocks
+#	rewrite	that disk is well again, and the same data, still in memory, is written again
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
 #	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
 #		then a block of theirs is overwritten, or one that fallocate put behind
@@ -65,11 +66,11 @@ readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
 # Device mappers: of each file, and the disk with both in their places.
 readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
-readonly PARTS=(nospace convert ioerror remount switch direct zeroed discarded partial page quota trim)
+readonly PARTS=(nospace convert ioerror rewrite remount switch direct zeroed discarded partial page quota trim)
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
+	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]})) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
@@ -182,6 +183,26 @@ run_ioerror() {
 		check "$1: I/O error: no old data" no_stale "$log.verify"
 	umount_fs "$MNT"
 	check "$1: I/O error: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_rewrite(options) - two results
+run_rewrite() {
+	local file log=$WB_OUT/rewrite_${1//,/_} start
+	fresh "$1" || die "no file system"
+	file=$MNT/file
+	fallocate -l 1M "$file" && sync
+	start=$(first_sector "$file")
+	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
+	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.first"
+	wbdisk_set test fail_range ""
+	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
+	check "$1: written again: fsync succeeds" \
+		[ "$(ext4_word "$log.first" fsync_errno) $(ext4_word "$log.write" fsync_errno)" = "5 0" ]
+	ext4_remount "$1" || die "cannot mount again"
+	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
+	metric "endio_lost_rewrite_${1//,/_}" $((IOERROR_PAGES - $(ext4_word "$log.verify" data)))
+	check "$1: written again: all of it is there" [ "$(ext4_word "$log.verify" data)" -eq "$IOERROR_PAGES" ]
 	disk_teardown
 }
 
@@ -543,6 +564,10 @@ part_convert() {
 
 part_ioerror() {
 	each run_ioerror
+}
+
+part_rewrite() {
+	each run_rewrite
 }
 
 part_remount() {

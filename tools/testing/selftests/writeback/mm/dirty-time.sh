@@ -16,7 +16,7 @@
 #	quiet	a minute of small fsyncs, then a burst; bursts with pauses; a little after
 #		a burst that nobody synced and a pause
 #	slow	a disk that becomes slow under a light writer, that comes to less than half
-#		of the limit; a limit that is set lower
+#		of the limit; a limit that is set lower; a disk that becomes slow between bursts
 #	extents	in how many pieces is a file, and are files that are written at once, on
 #		both file systems?
 #	groups	how long a light cgroup sleeps on account of a noisy one; does the limit of
@@ -67,6 +67,8 @@ readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
 # More than half of a limit of 60 MB, which stays dirty, a pause, a little more.
 readonly UNSYNCED_MBPS=20 UNSYNCED_MIB=45 UNSYNCED_S=10 LITTLE_MIB=8
 # A writer of 4 MB/s has 120 MB dirty, what it writes in the 30 s of dirty_expire_centisecs.
+# Bursts above half of a limit of 200 MB, each gone, but for that half, before the next.
+readonly BURSTS_FROM=200 BURSTS_TO=10 BURSTS_MIB=150 BURSTS_S=20 BURSTS=4
 readonly SLOW_FROM=100 SLOW_TO=5 SLOW_MIB=600 SLOW_S=75 SLOW_KIB=400
 # A limit of 60 MB: a file is written in many parts.  Of several files at once none
 # can have more than its share of the limit in a part, but should have as much as
@@ -605,10 +607,11 @@ slow_writer() {
 }
 
 test_slow() {
-	local before
+	local i before
 	if ! has_limit; then
 		skip_test "slow: what a light writer leaves is written in time" "no max_drain_ms"
 		skip_test "slow: a lower limit is found again" "no max_drain_ms"
+		skip_test "slow: what a burst leaves is written in time" "no max_drain_ms"
 		return
 	fi
 	set_limits ratio 10 20
@@ -636,6 +639,22 @@ test_slow() {
 	check "slow: a lower limit is found again" holds "$before > $FLOOR && $(drained) == $FLOOR"
 	limit 0
 	disk_drop slow
+	other_disk bursts fifo link_mbps=$BURSTS_FROM
+	limit "$CHANGE_MS"
+	write_file $((3 * BURSTS_MIB)) "$MNT/learn"
+	sync
+	before=$(drained)
+	wbdisk_set bursts link_mbps $BURSTS_TO
+	for ((i = 0; i < BURSTS; i++)); do
+		[ "$i" = 0 ] || sleep "$BURSTS_S"
+		write_file "$BURSTS_MIB" "$MNT/burst$i"
+	done
+	sync_seconds
+	note "limit $before bytes, then $(drained); sync takes $TOOK s"
+	check "slow: what a burst leaves is written in time" \
+		holds "$before >= $BURSTS_MIB * $MIB && $TOOK <= 1.5 * $FLOOR / $BURSTS_TO / 1e6"
+	limit 0
+	disk_drop bursts
 }
 
 # ---- extents ---------------------------------------------------------------
@@ -779,7 +798,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=2 [extents]=4 [groups]=6)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=6)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
