@@ -10,7 +10,8 @@
 #	convert	the data is on the disk, but its extent cannot be marked as written
 #		for lack of a block: a fallocate merged with it during the I/O
 #	ioerror	the disk refuses the data of unwritten blocks
-#	rewrite	that disk is well again, and the same data, still in memory, is written again
+#	rewrite	that disk is well again, and the same data, still in memory, is written again,
+#		also as data to be journalled
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
 #	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
 #		then a block of theirs is overwritten, or one that fallocate put behind
@@ -70,7 +71,7 @@ readonly PARTS=(nospace convert ioerror rewrite remount switch direct zeroed dis
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]})) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
+	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
@@ -79,7 +80,7 @@ about title \
 	"ext4 with no block left for a split, and with write errors: the data or an error, never old data"
 about replays "none: fails on the stock kernel, which loses data and lets fsync return 0"
 about wall 60
-about programs awk blockdev cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
+about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
 axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
@@ -186,9 +187,9 @@ run_ioerror() {
 	disk_teardown
 }
 
-# run_rewrite(options) - two results
+# run_rewrite(options, [attribute]) - two results; the file gets that attribute in between
 run_rewrite() {
-	local file log=$WB_OUT/rewrite_${1//,/_} start
+	local file log=$WB_OUT/rewrite_${1//,/_} start what="$1: written again${2:+ with $2}"
 	fresh "$1" || die "no file system"
 	file=$MNT/file
 	fallocate -l 1M "$file" && sync
@@ -196,13 +197,15 @@ run_rewrite() {
 	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
 	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.first"
 	wbdisk_set test fail_range ""
+	# It may have to hear of the error, too.
+	[ -z "${2:-}" ] || chattr "$2" "$file" 2> /dev/null || chattr "$2" "$file" || die "no $2"
 	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
-	check "$1: written again: fsync succeeds" \
+	check "$what: fsync succeeds" \
 		[ "$(ext4_word "$log.first" fsync_errno) $(ext4_word "$log.write" fsync_errno)" = "5 0" ]
 	ext4_remount "$1" || die "cannot mount again"
 	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
-	metric "endio_lost_rewrite_${1//,/_}" $((IOERROR_PAGES - $(ext4_word "$log.verify" data)))
-	check "$1: written again: all of it is there" [ "$(ext4_word "$log.verify" data)" -eq "$IOERROR_PAGES" ]
+	metric "endio_lost_rewrite_${1//,/_}${2:+_journalled}" $((IOERROR_PAGES - $(ext4_word "$log.verify" data)))
+	check "$what: all of it is there" [ "$(ext4_word "$log.verify" data)" -eq "$IOERROR_PAGES" ]
 	disk_teardown
 }
 
@@ -568,6 +571,7 @@ part_ioerror() {
 
 part_rewrite() {
 	each run_rewrite
+	run_rewrite delalloc +j
 }
 
 part_remount() {
