@@ -166,18 +166,25 @@ run_convert() {
 	disk_teardown
 }
 
+# refused(options, log) - a new file system; the disk refuses IOERROR_PAGES of FILE, then
+# it is well again
+refused() {
+	local start
+	fresh "$1" || die "no file system"
+	FILE=$MNT/file
+	fallocate -l 1M "$FILE" && sync
+	start=$(first_sector "$FILE")
+	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
+	blocks write "$FILE" 0 "$IOERROR_PAGES" 1 "$2"
+	wbdisk_set test fail_range ""
+}
+
 # run_ioerror(options) - two or three results
 run_ioerror() {
-	local file log=$WB_OUT/ioerror_${1//,/_} start
-	fresh "$1" || die "no file system"
-	file=$MNT/file
-	fallocate -l 1M "$file" && sync
-	start=$(first_sector "$file")
-	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
-	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
-	wbdisk_set test fail_range ""
+	local log=$WB_OUT/ioerror_${1//,/_}
+	refused "$1" "$log.write"
 	ext4_remount "$1" || die "cannot mount again"
-	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
+	blocks verify "$FILE" 0 "$IOERROR_PAGES" 1 "$log.verify"
 	check "$1: I/O error: fsync fails" [ "$(ext4_word "$log.write" fsync_errno)" -ne 0 ]
 	# Blocks that were allocated as written show what the disk had there.
 	[ "$1" = nodelalloc ] ||
@@ -189,21 +196,15 @@ run_ioerror() {
 
 # run_rewrite(options, [attribute]) - two results; the file gets that attribute in between
 run_rewrite() {
-	local file log=$WB_OUT/rewrite_${1//,/_} start what="$1: written again${2:+ with $2}"
-	fresh "$1" || die "no file system"
-	file=$MNT/file
-	fallocate -l 1M "$file" && sync
-	start=$(first_sector "$file")
-	wbdisk_set test fail_range "write $start $((IOERROR_PAGES * 8)) eio"
-	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.first"
-	wbdisk_set test fail_range ""
+	local log=$WB_OUT/rewrite_${1//,/_} what="$1: written again${2:+ with $2}"
+	refused "$1" "$log.first"
 	# It may have to hear of the error, too.
-	[ -z "${2:-}" ] || chattr "$2" "$file" 2> /dev/null || chattr "$2" "$file" || die "no $2"
-	blocks write "$file" 0 "$IOERROR_PAGES" 1 "$log.write"
+	[ -z "${2:-}" ] || chattr "$2" "$FILE" 2> /dev/null || chattr "$2" "$FILE" || die "no $2"
+	blocks write "$FILE" 0 "$IOERROR_PAGES" 1 "$log.write"
 	check "$what: fsync succeeds" \
 		[ "$(ext4_word "$log.first" fsync_errno) $(ext4_word "$log.write" fsync_errno)" = "5 0" ]
 	ext4_remount "$1" || die "cannot mount again"
-	blocks verify "$file" 0 "$IOERROR_PAGES" 1 "$log.verify"
+	blocks verify "$FILE" 0 "$IOERROR_PAGES" 1 "$log.verify"
 	metric "endio_lost_rewrite_${1//,/_}${2:+_journalled}" $((IOERROR_PAGES - $(ext4_word "$log.verify" data)))
 	check "$what: all of it is there" [ "$(ext4_word "$log.verify" data)" -eq "$IOERROR_PAGES" ]
 	disk_teardown

@@ -174,22 +174,28 @@ run_mapped() {
 	end "$what"
 }
 
+# replaced(what, file) - two results: file.tmp becomes file, then a commit and a cut
+replaced() {
+	local is
+	mv "$2.tmp" "$2"
+	ext4_commit
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	is=$(state "$2")
+	note "$1: $is"
+	check "$1: whole" one_of "$is" old new
+	end "$1"
+}
+
 # run_replaced(options) - two results
 run_replaced() {
-	local file is what="replaced by rename after a remount with $1"
+	local file
 	fresh nodelalloc,dioread_nolock
 	file=$MNT/file
 	put "$file" $OLD_SEED
 	sync
 	put "$file.tmp" $NEW_SEED
 	remount "$1"
-	mv "$file.tmp" "$file"
-	ext4_commit
-	ext4_power_cut delalloc || die "cannot mount after the cut"
-	is=$(state "$file")
-	note "$what: $is"
-	check "$what: whole" one_of "$is" old new
-	end "$what"
+	replaced "replaced by rename after a remount with $1" "$file"
 }
 
 # run_faulted() - one result
@@ -208,7 +214,7 @@ run_faulted() {
 
 # run_little() - two results
 run_little() {
-	local file is what="replaced by rename with little space"
+	local file
 	fresh delalloc
 	file=$MNT/file
 	put "$file" $OLD_SEED
@@ -217,13 +223,7 @@ run_little() {
 	rm "$MNT/spare"
 	sync
 	put "$file.tmp" $NEW_SEED
-	mv "$file.tmp" "$file"
-	ext4_commit
-	ext4_power_cut delalloc || die "cannot mount after the cut"
-	is=$(state "$file")
-	note "$what: $is"
-	check "$what: whole" one_of "$is" old new
-	end "$what"
+	replaced "replaced by rename with little space" "$file"
 }
 
 wb_begin

@@ -66,9 +66,9 @@ readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
 readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
 # More than half of a limit of 60 MB, which stays dirty, a pause, a little more.
 readonly UNSYNCED_MBPS=20 UNSYNCED_MIB=45 UNSYNCED_S=10 LITTLE_MIB=8
-# A writer of 4 MB/s has 120 MB dirty, what it writes in the 30 s of dirty_expire_centisecs.
 # Bursts above half of a limit of 200 MB, each gone, but for that half, before the next.
 readonly BURSTS_FROM=200 BURSTS_TO=10 BURSTS_MIB=150 BURSTS_S=20 BURSTS=4
+# A writer of 4 MB/s has 120 MB dirty, what it writes in the 30 s of dirty_expire_centisecs.
 readonly SLOW_FROM=100 SLOW_TO=5 SLOW_MIB=600 SLOW_S=75 SLOW_KIB=400
 # A limit of 60 MB: a file is written in many parts.  Of several files at once none
 # can have more than its share of the limit in a part, but should have as much as
