@@ -367,12 +367,26 @@ def test_bisect_targets(names: list[str], dirs: list[str]) -> None:
                                                  ("../fs/mm/a.c", False)])
 def test_bisect_checks_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, checked: bool) -> None:
     script, sparse = tmp_path / "check", tmp_path / "sparse"
-    script.write_text(bisect.checker(["include/a.h", "mm/a.c", "mm/c.c"]))
+    script.write_text(bisect.checker(["include/a.h", "mm/a.c", "mm/c.c"], "sparse -Da=b"))
     sparse.write_text("#!/bin/sh\necho $*\n")
     sparse.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     done = subprocess.run(["sh", str(script), "-Wall", source], check=True, capture_output=True, text=True)
-    assert done.stdout == (f"-Wall {source}\n" if checked else "")
+    assert done.stdout == (f"-Da=b -Wall {source}\n" if checked else "")
+
+
+@pytest.mark.parametrize(("knows", "command"), [("new", "sparse"), ("old", "sparse -D__typeof_unqual__=__typeof__"),
+                                                ("broken", "")])
+def test_sparse_reads_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows: str, command: str) -> None:
+    program, valid = tmp_path / "sparse", tmp_path / "scripts/checker-valid.sh"
+    says = {"new": "", "old": "case $* in *-D*) ;; *) echo error: got __typeof_unqual__ ;; esac", "broken": "echo error"}
+    program.write_text(f"#!/bin/sh\n{says[knows]}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert bisect.sparse(tmp_path) == "sparse"  # as 6.12, which has no such script
+    valid.parent.mkdir()
+    valid.write_text("$@ x.c 2>&1 | awk -v c=1 '/error/{c=0}END{print c}'\n")
+    assert bisect.sparse(tmp_path) == command
 
 
 def test_bisect_warnings_ignore_lines_and_paths() -> None:

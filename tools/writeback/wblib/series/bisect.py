@@ -34,21 +34,34 @@ def warnings(log: str) -> set[tuple[str, str]]:
     return {(m.group(1), m.group(2)) for m in _WARNING.finditer(log)}
 
 
-def checker(names: list[str]) -> str:
-    """A script for kbuild's CHECK: sparse for touched files only, half of the time goes to others otherwise."""
+def sparse(tree: Path) -> str:
+    """The command that checks a source of ``tree``; empty without a sparse that can.
+
+    Headers of 7.x use __typeof_unqual__, which sparse 0.6.4 does not know; kbuild asks checker-valid.sh
+    and checks nothing then.  With typeof, qualifiers stay, in the base as in the series.
+    """
+    valid = tree / "scripts/checker-valid.sh"
+    for command in ("sparse", "sparse -D__typeof_unqual__=__typeof__"):
+        if shutil.which("sparse") and (not valid.is_file() or run(["sh", valid, *command.split()]).stdout.strip() == "1"):
+            return command
+    return ""
+
+
+def checker(names: list[str], command: str) -> str:
+    """A script for kbuild's CHECK: ``command`` for touched files only, half of the time goes to others otherwise."""
     sources_of = "|".join(n for n in names if n.endswith(".c"))
     return f"""#!/bin/sh
 for source; do :; done
 case ${{source#../}} in
-{sources_of or "''"}) exec sparse "$@" ;;
+{sources_of or "''"}) exec {command} "$@" ;;
 esac
 """
 
 
-def _write_checker(names: list[str]) -> Path:
+def _write_checker(names: list[str], command: str) -> Path:
     path = BUILD / "log" / "bisect-sparse"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(checker(names))
+    path.write_text(checker(names, command))
     path.chmod(0o755)
     return path
 
@@ -77,13 +90,13 @@ def check(jobs: int = 0) -> int:
     if not dirs:
         return 0
     flags = [f"-j{jobs or cpus()}", "W=1"]
-    if sparse := shutil.which("sparse"):
-        flags += ["C=1", f"CHECK={_write_checker(touched)}"]
-    else:
-        say("notice: sparse is not installed, checking with W=1 only")
     origin = upstream.locate()
     stock = upstream.stock(origin)
-    how = [kernels.compiler(), run([sparse, "--version"]).stdout if sparse else "",
+    if command := sparse(stock):
+        flags += ["C=1", f"CHECK={_write_checker(touched, command)}"]
+    else:
+        say("notice: there is no sparse that reads this tree, checking with W=1 only")
+    how = [kernels.compiler(), command and command + run(["sparse", "--version"]).stdout,
            kconfig.fragments("slim", line=line), kconfig.fragments("slim", series=True, line=line), *dirs, *touched]
     chain = keys(files, origin.ident, "\n".join(how))
     with fs.lock("bisect"):

@@ -61,8 +61,11 @@ def _clang(tree: Path) -> list[str]:
     return [f"CC={newest_clang(names, int(least.partition('.')[0]))}", "W=1"]
 
 
-def _sparse(_tree: Path) -> list[str]:
-    return ["C=2", f"CHECK={_tool('sparse', 'sparse')}"]
+def _sparse(tree: Path) -> list[str]:
+    _tool("sparse", "sparse")
+    if command := bisect.sparse(tree):
+        return ["C=2", f"CHECK={command}"]
+    raise Missing(f"sparse cannot read {tree.name}: install one that passes its scripts/checker-valid.sh")
 
 
 def _smatch(_tree: Path) -> list[str]:
@@ -164,6 +167,8 @@ def _build(tree: Path, out: Path, words: list[str], wanted: list[str],
     run([*argv, *words, "-k", f"-j{jobs or cpus()}", *wanted], env=kernels.make_env(), log=log, check=False,
         what=f"building {out.name}")
     text = log.read_text(errors="replace").replace(f"{tree}/", "")
+    if unfit := re.search(r"C=\d specified, but .* is not available or not up to date", text):
+        raise Missing(f"kbuild checked nothing: {unfit[0]}")
     absent = set(_ABSENT.findall(text))
     failed = [o for o in wanted if not (out / o).is_file() and o not in absent]
     if failed:
