@@ -77,6 +77,8 @@ readonly SLOW_FROM=100 SLOW_TO=5 SLOW_MIB=600 SLOW_S=75 SLOW_KIB=400
 # 3 more are chance; one for each CHUNK_MIB would be 48.
 readonly EXTENTS_FILES=4 EXTENTS_MIB=192 EXTENTS_MS=300 EXTENTS_MORE=3 CHUNK_MIB=4
 readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60 LIGHT_MS=300
+# Whoever exceeded a limit looks again after 8 pages (32 KiB, balance_dirty_pages_ratelimited()).
+readonly POLL_PAGES=16
 
 # A fifth of what the cgroup may have is its own limit, below twice FLOOR.  It may be
 # exceeded while the cgroup's counters are a flush old, but not by more and more.
@@ -115,6 +117,7 @@ measures extents_F_N_L count lower \
 	"in how many pieces N files are that were written at once, by file system"
 measures light_slept_ms_L ms lower \
 	"how long a light cgroup slept beside a noisy one, from the trace"
+measures light_polls_L count lower "how often that one looked at the limit"
 measures 'light_global_ms_L, light_cgroup_ms_L, light_device_ms_L' ms lower \
 	"the same by cause, from memory.stat"
 measures groups_max_dirty_L bytes - "peak of dirty + writeback pages of both"
@@ -706,16 +709,23 @@ groups() {
 	cgroup_create "light$1" $((512 * MIB))
 	cgroup_exec "noisy$1" dd if=/dev/zero of="$MNT/noisy" bs=1M count=8192 status=none &
 	WRITER=$!
-	sleep 10
+	# Whether one of its writes meets a moment of pressure is chance: each seed another.
+	sleep "10.$((OPT[seed] * 137 % 900 + 100))"
+	if [ "$1" = on ]; then
+		trace_instance "polls$1" 4096 && echo 1 > "$TRACING/instances/polls$1/options/event-fork" &&
+			trace_event "$TRACING/instances/polls$1" writeback/bdi_drain || die "cannot count the polls"
+	fi
 	throttle_trace_clear
 	sampler_start "$csv"
-	cgroup_run "light$1" light
+	cgroup_run "light$1" light "$1"
 	sampler_stop
+	polls_stop "$1"
 	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_groups_$1.txt" "$CGROUPS/wb-light$1")
 	stop_tasks "$WRITER"
 	sampler_summary "$csv" S
 	PEAK=$((S[dirty] * PAGE))
 	metric "light_slept_ms_$1" "$SLEPT"
+	[ -z "$POLLS" ] || metric "light_polls_$1" "$POLLS"
 	metric "groups_max_dirty_$1" "$PEAK"
 	for key in global cgroup device; do
 		after=$(cgroup_stat "light$1" "dirty_throttled_${key}_usec")
@@ -725,9 +735,23 @@ groups() {
 	disk_drop "groups$1"
 }
 
+# polls_start(label) / polls_stop(label) - POLLS: how often this process and what it
+#	starts looked at the limit, empty where there is none
+polls_start() {
+	local dir=$TRACING/instances/polls$1
+	[ ! -d "$dir" ] || echo "$BASHPID" > "$dir/set_event_pid"
+}
+
+polls_stop() {
+	local dir=$TRACING/instances/polls$1
+	POLLS=
+	[ ! -d "$dir" ] || POLLS=$(grep -c bdi_drain: "$dir/trace")
+}
+
 # A program that logs: 1 MiB twice a second, a tenth of the disk.
 light() {
 	local i
+	polls_start "$1"
 	for ((i = 0; i < LIGHT_ROUNDS; i++)); do
 		dd if=/dev/zero of="$MNT/light" bs=64k count=16 oflag=append conv=notrunc status=none
 		sleep .5
@@ -787,6 +811,8 @@ test_groups() {
 	limit 0
 	note "the light one slept $off ms without the limit"
 	limited "groups: the light one sleeps a hundredth of the time at most" holds "$SLEPT <= $LIGHT_MS"
+	limited "groups: the light one does not look at the limit for each page" \
+		holds "${POLLS:-0} > 0 && $POLLS * $POLL_PAGES <= $LIGHT_ROUNDS * $MIB / $PAGE"
 	limited "groups: dirty memory stays below the global limit" \
 		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
 	set_limits ratio 10 20
@@ -798,7 +824,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=6)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=7)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
