@@ -53,7 +53,8 @@ ext4_remount() {
 # ext4_power_cut(options) - power off and on, mount; 1 if that fails
 ext4_power_cut() {
 	wbdisk_set test cut 1
-	umount_fs "$MNT" 2> /dev/null
+	# Who still syncs a file keeps it busy until that has failed.
+	loop_until umount_fs "$MNT" 2> /dev/null
 	wbdisk_set test power 0
 	wbdisk_set test power 1
 	loop_until [ -b "$DISK_DEV" ]
