@@ -76,6 +76,8 @@ readonly SLOW_FROM=100 SLOW_TO=5 SLOW_MIB=600 SLOW_S=75 SLOW_KIB=400
 # has 1 or 2 pieces of at most 128 MiB in ext4, as it meets the borders of block groups:
 # 3 more are chance; one for each CHUNK_MIB would be 48.
 readonly EXTENTS_FILES=4 EXTENTS_MIB=192 EXTENTS_MS=300 EXTENTS_MORE=3 CHUNK_MIB=4
+# More than twice FLOOR, written in half a second.
+readonly IDLE_MBPS=100 IDLE_MS=100 IDLE_CGROUPS=48 IDLE_MIB=64 IDLE_MAX_S=5
 readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=60 LIGHT_MS=300
 # Whoever exceeded a limit looks again after 8 pages (32 KiB, balance_dirty_pages_ratelimited()).
 readonly POLL_PAGES=16
@@ -776,6 +778,23 @@ many() {
 	disk_drop "many$1"
 }
 
+# idle_ones() - cgroups that wrote a little and stopped have more than twice the limit
+#	dirty: a writer beside them must not wait until that is old
+idle_ones() {
+	local i
+	other_disk idle fifo link_mbps=$IDLE_MBPS
+	for ((i = 0; i < IDLE_CGROUPS; i++)); do
+		cgroup_create "idle$i"
+		cgroup_run "idle$i" dd if=/dev/zero of="$MNT/idle$i" bs=64k count=16 status=none
+	done
+	limit "$IDLE_MS"
+	timeout "$IDLE_MAX_S" dd if=/dev/zero of="$MNT/file" bs=64k count=$((IDLE_MIB * 16)) status=none
+	i=$?
+	limit 0
+	limited "groups: $IDLE_MIB MiB beside idle ones with $IDLE_CGROUPS MiB within $IDLE_MAX_S s" [ "$i" -eq 0 ]
+	disk_drop idle
+}
+
 # own_limit() - of a cgroup whose device stands still
 own_limit() {
 	local dirty first limit
@@ -816,6 +835,7 @@ test_groups() {
 	limited "groups: dirty memory stays below the global limit" \
 		holds "$PEAK <= $GROUPS_LIMIT * 33 / 32 + $SLACK_PAGES * $PAGE"
 	set_limits ratio 10 20
+	idle_ones
 	own_limit
 	limit "$STICK_MS"
 	for count in 1 4 16; do
@@ -824,7 +844,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=7)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
