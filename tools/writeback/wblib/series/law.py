@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from wblib.base import fs, proc
@@ -16,11 +17,13 @@ from wblib.base.paths import BUILD
 from wblib.catalog.suites import seeds
 from wblib.kernel import sources
 from wblib.kernel.simulator import KINDS, PLAIN, Case, build, draw, series_law, simulate
+from wbtop import ranges
 from wbtop.errors import WbError
 from wbtop.stats import table
 
 from . import law_agree
 
+HZ = 1000  # of the kernels of the lanes
 LAWS = ("requests", "share", "kyber", "vrate", "law")
 # What the reads' latency is compared with is no smaller than this: below, it is the host's.
 FLOOR_MS = 0.05
@@ -36,6 +39,7 @@ examples:
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
   wb law --seeds 1-100 --law law --limits    where no fixed limit loses less without making reads slower
+  wb law --law law --hz 250              as on a kernel with CONFIG_HZ=250, whose windows are of whole ticks
   wb law --seeds 1-40 --agree            the same disks with the whole kernel, too: does the simulator say the same?
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
 Each disk is also run without any law but its tags: as it is ('none'), with other random numbers for the load ('again':
@@ -55,6 +59,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--kernel", metavar="TREE",
                    help="kernel source with block/blk-wbt-law.c (default: the law of the series)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
+    p.add_argument("--hz", type=ranges.whole(24, 10000), default=HZ, metavar="N",
+                   help=f"CONFIG_HZ of the kernel, ticks per second (24..10000, default {HZ})")
     p.add_argument("--print", action="store_true", dest="show", help="print the disks instead of running them")
     p.add_argument("--limits", action="store_true",
                    help=f"also try up to {PAIRS} fixed limits on each disk: which loss could not be avoided by any?")
@@ -184,9 +190,13 @@ def command(args: argparse.Namespace) -> int:
             print(f"{law:9}" + " ".join(f"{k}={v:g}" for k, v in result.items()))
         return 0
     cases = [draw(seed) for seed in seeds(args.seeds)]
+    if args.hz != HZ:
+        cases = [replace(case, load={**case.load, "hz": args.hz}) for case in cases]
     if args.show:
         print("\n".join(f"{case.seed}: {case.words('law')}" for case in cases))
         return 0
+    if args.agree and args.hz != HZ:
+        raise WbError(f"--agree: the kernel of the fast lane has HZ={HZ}: leave out --hz", 2)
     if args.agree:
         print(law_agree.report(law_agree.compare(program, cases, sources.named("patched"), jobs)))
         return 0

@@ -53,6 +53,7 @@ struct load {
 	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms, open, limit_kib, io_kib;
 	/* As read-latency.sh: so long the readers read, so much is written before. */
 	u32 run_ms, layout_mib;
+	u32 hz;		/* ticks per second: a window is a whole number of them */
 	/* link_mbps from a time on; time in ms */
 	u32 step_ms[MAX_STEPS], step_mbps[MAX_STEPS], steps;
 };
@@ -408,7 +409,7 @@ static void on_timer(struct run *r, struct timer_event e)
 {
 	struct wblaw *s = &r->pub;
 	struct load *l = &r->load;
-	u64 in;
+	u64 in, tick;
 
 	switch (e.what) {
 	case T_READER:
@@ -416,6 +417,8 @@ static void on_timer(struct run *r, struct timer_event e)
 		break;
 	case T_WINDOW:
 		in = r->ops->window(s);
+		tick = NSEC_PER_SEC / l->hz;
+		in = max(in / tick, 1ull) * tick;
 		if (r->writer_sleeps && r->ops->requests &&
 		    s->inflight < r->ops->requests(s))
 			r->writer_sleeps = false;
@@ -486,7 +489,7 @@ static const struct key keys[] = {
 	CFG(media_mbps_outer), CFG(media_mbps_inner), CFG(write_cache), CFG(fua),
 	CFG(flush_drains), CFG(queues), CFG(queue_depth), CFG(max_io_kib),
 	CFG(rotational), CFG(jitter_ppm),
-	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed),
+	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed), LOAD(hz),
 	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib), LOAD(run_ms), LOAD(layout_mib),
 };
 
@@ -560,7 +563,7 @@ static void one_case(char *line)
 	u32 i;
 
 	r->load = (struct load){
-		.readers = 4, .iops = 1000, .mib = 1024, .host_ns = 5000, .seed = 1,
+		.readers = 4, .iops = 1000, .mib = 1024, .host_ns = 5000, .seed = 1, .hz = 1000,
 	};
 	wbd_config_load(&r->cfg, "fifo");
 	for (word = strtok_r(line, delimiters, &save); word;
@@ -572,6 +575,8 @@ static void one_case(char *line)
 	if (r->ops == &wblaw_law && r->cfg.rotational)
 		r->ops = &wblaw_requests;
 	r->cfg.queues = clamp(r->cfg.queues ?: 1U, 1U, (u32)MAX_QUEUES);
+	if (!r->load.hz)
+		fail("no ticks", "hz=0");
 	r->load.readers = min_t(u32, r->load.readers, MAX_READERS);
 	r->cfg.seed = r->load.seed;
 	if (wbd_config_problem(&r->cfg))
