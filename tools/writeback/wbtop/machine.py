@@ -84,7 +84,7 @@ def dirtyable_pages(machine: Machine) -> int | None:
         return None
     reserve = 0
     for zone in zones:
-        values = numbers_of(zone)
+        values = numbers_of(zone.partition("pagesets")[0])  # each CPU's has a "high", too
         protection = re.search(r"protection: \(([0-9, ]*)\)", zone)
         lowmem = max((int(n) for n in protection.group(1).split(",")), default=0) if protection else 0
         reserve += min(lowmem + values.get("high", 0), values.get("managed", lowmem))
@@ -130,11 +130,17 @@ def disk_of(machine: Machine, dev: str) -> str | None:
     return real.parent.name if (real / "partition").exists() else real.name
 
 
+def nvme_head(name: str) -> str | None:
+    """Of the hidden disk of one path, nvme0c1n1, what users see, nvme0n1: only the path has a queue with wbt."""
+    match = re.fullmatch(r"(nvme\d+)c\d+(n\d+)", name)
+    return f"{match[1]}{match[2]}" if match else None
+
+
 def lower_disks(machine: Machine, disk: str) -> list[str]:
-    """The disks at the bottom of ``disk`` (device mapper, md): itself when nothing is below."""
+    """The disks at the bottom of ``disk`` (device mapper, md, multipath NVMe): itself when nothing is below."""
     slaves = machine.names(f"/sys/block/{disk}/slaves")
     if not slaves:
-        return [disk]
+        return [n for n in machine.names("/sys/block") if nvme_head(n) == disk] or [disk]
     found: dict[str, None] = {}
     for slave in slaves:
         dev = machine.text(f"/sys/block/{disk}/slaves/{slave}/dev")

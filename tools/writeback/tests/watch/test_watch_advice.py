@@ -62,3 +62,31 @@ def test_reads_are_seen_to_wait_also_without_tracing(read: dict[str, Any], said:
 def test_what_helps_reads_is_by_the_policy_in_force(policy: str | None, start: str) -> None:
     busy = device(write_rate=50 * 10**6, read={"p99_us": 90e3}, wbt_policy=policy)
     assert diagnose(report(busy))["fix"].startswith(start)
+
+
+def asleep(cause: str, ms: float, tasks: list[tuple[str, float]], cgroups: dict[str, float] | None = None,
+           **more: Any) -> dict[str, Any]:
+    found = report(device(slept_ms=ms, **more))
+    found["throttle"]["by_cause_ms"][cause] = ms
+    found["tasks"] = [{"comm": c, "pid": 10 + i, "share_pct": pct} for i, (c, pct) in enumerate(tasks)]
+    found["cgroups"] = [{"path": p, "slept_ms": v, "by_cause_ms": {"cgroup": v}} for p, v in (cgroups or {}).items()]
+    return found
+
+
+def test_a_task_sleeps_its_own_time() -> None:
+    """Eight writers of one pod: "w1 sleeps 720 % of the time", for the cgroup of all pods."""
+    pods = {"/kubepods.slice": 14400.0, "/kubepods.slice/pod": 14400.0, "/kubepods.slice/pod/a": 9000.0,
+            "/kubepods.slice/pod/b": 5400.0}
+    found = diagnose(asleep("cgroup", 14400.0, [("w1", 90.0), *[("w", 90.0)] * 7], pods))
+    assert found["what"] == "w1 (10) sleeps 90 % of the time for its cgroup's share of dirty memory"
+    assert " /kubepods.slice/pod/a, " in found["fix"]
+    assert diagnose(asleep("global", 400.0, []))["what"].startswith("writers, together, sleep 20 % of the time: sda is")
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    (["max_drain_ms"], "8:0/max_drain_ms"), (["strict_limit", "max_bytes"], "8:0/strict_limit and max_bytes"),
+    ([], "8:0/strict_limit and max_ratio")])
+def test_the_limit_of_a_device_is_lifted_by_its_file(files: list[str], said: str) -> None:
+    found = diagnose(asleep("device", 1000.0, [("dd", 50.0)], own_limits=files))
+    assert found["what"] == "dd (10) sleeps 50 % of the time for sda's own limit of dirty memory"
+    assert found["fix"].endswith(f"/sys/class/bdi/{said}")

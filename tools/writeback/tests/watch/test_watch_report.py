@@ -83,7 +83,24 @@ def test_a_limit_of_the_device(fake: FakeMachine, strict: str, drain: str | None
     fake.bdi(strict_limit=strict)
     if drain is not None:
         fake.bdi(max_drain_ms=drain)
-    assert sample.sample(fake.machine, counters=False).devices["8:0"].limited is limited
+    found = sample.sample(fake.machine, counters=False).devices["8:0"]
+    assert found.limited is limited
+    set_by = {"max_drain_ms": drain, "strict_limit": strict}
+    assert found.limits == tuple(n for n, v in set_by.items() if v not in (None, "0"))
+
+
+def test_what_the_limit_of_the_device_is_set_by(fake: FakeMachine) -> None:
+    fake.bdi(strict_limit="1", max_ratio="2")
+    assert sample.sample(fake.machine, counters=False).devices["8:0"].limits == ("strict_limit", "max_bytes")
+
+
+def test_numbers_of_cgroups_are_those_of_v2(fake: FakeMachine) -> None:
+    """Each hierarchy of v1 counts anew: all sleeps were those of whatever directory has the number 1 there."""
+    fake.write("/sys/fs/cgroup/user.slice/a/memory.stat", "file_dirty 5\n")
+    (fake.root / "sys/fs/cgroup/cgroup.controllers").unlink(missing_ok=True)
+    assert sample.cgroup_names(fake.machine) == {}
+    fake.write("/sys/fs/cgroup/cgroup.controllers", "memory io\n")
+    assert "/user.slice/a" in sample.cgroup_names(fake.machine).values()
 
 
 @pytest.mark.parametrize(("ms", "limit", "rate"), [

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from wbtop.errors import WbError
-from wbtop.machine import Machine
+from wbtop.machine import Machine, lower_disks
 from wbtop.watch import trace as watch_trace
-from wbtop.watch.trace import Trace, parse_reads, parse_sleeps, partitions
+from wbtop.watch.trace import Trace, multipath, parse_reads, parse_sleeps, partitions
 
 SLEEP = ("  {comm}-{pid}   [000] .....  {time}: balance_dirty_pages: bdi 8:0: limit=8192 setpoint=7168 dirty={dirty} "
          "bdi_setpoint=7000 bdi_dirty=7500 dirty_ratelimit=40960 task_ratelimit=38912 dirtied=512 dirtied_pause=512 "
@@ -79,6 +79,26 @@ def test_reads_of_a_partition_belong_to_its_disk(tmp_path: Path) -> None:
     lines = [block("block_bio_queue", 1.0, dev="8,1"), block("block_rq_complete", 1.0005)]
     assert list(parse_reads(lines, whole)[0]) == ["8:0"]
     assert parse_reads(lines) == ({}, 0)
+
+
+def test_reads_of_a_multipath_nvme(tmp_path: Path) -> None:
+    """They are sent to nvme0n1 and complete on nvme0c0n1, of which sysfs has no number."""
+    for name, dev in {"nvme0n1": "259:0", "nvme1n1": "259:5", "nvme0c0n1": "", "nvme0c1n1": ""}.items():
+        (tmp_path / f"sys/class/block/{name}").mkdir(parents=True)
+        (tmp_path / f"sys/block/{name}").mkdir(parents=True)
+        if dev:
+            (tmp_path / f"sys/class/block/{name}/dev").write_text(f"{dev}\n")
+    machine = Machine(tmp_path)
+    heads = multipath(machine)
+    assert heads == {"259:0"}
+    lines = [block("block_bio_queue", 1.0, dev="259,0"), block("block_rq_complete", 1.0005, dev="259,1"),
+             block("block_bio_queue", 2.0, dev="259,5"), block("block_rq_complete", 2.0001, dev="259,5"),
+             block("block_bio_queue", 3.0, dev="259,0"), block("block_rq_complete", 3.0, dev="259,1", sector=5)]
+    found, _ = parse_reads(lines, heads=heads)
+    assert {d: [round(t) for t in times] for d, times in found.items()} == {"259:0": [500], "259:5": [100]}
+    assert parse_reads(lines)[0].keys() == {"259:5"}
+    assert lower_disks(machine, "nvme0n1") == ["nvme0c0n1", "nvme0c1n1"]
+    assert lower_disks(machine, "nvme1n1") == ["nvme1n1"]
 
 
 @pytest.fixture(name="tracefs")

@@ -51,24 +51,41 @@ def _read_fix(name: str, policy: str | None) -> str:
         f"echo bytes > /sys/block/{name}/queue/wbt_policy; or {without}"
 
 
+def _who(report: dict[str, Any], pct: float) -> str:
+    """The task that sleeps most, and its own part of the time; that of all is known where none is."""
+    if not report["tasks"]:
+        return f"writers, together, sleep {pct:.0f} % of the time"
+    task = report["tasks"][0]
+    return f"{task['comm']} ({task['pid']}) sleeps {task['share_pct']:.0f} % of the time"
+
+
+def _cgroup(cgroups: list[dict[str, Any]]) -> str:
+    """The lowest with half of what was slept for a cgroup's limit: memory.stat counts what is below a cgroup, too."""
+    slept = {c["path"]: c["by_cause_ms"]["cgroup"] for c in cgroups}
+    most = max(slept.values(), default=0)
+    found = [path for path, ms in slept.items() if 0 < most <= 2 * ms]
+    return f" {max(found, key=lambda p: (p.count('/'), slept[p]))}, or the one above it that sets them" if found else ""
+
+
 def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
     cause, ms = _main_cause(report["throttle"])
     pct = ms / max(report["interval_s"], 1e-3) / 10
     if pct < SLEPT_PCT:
         return None
-    who = f"{report['tasks'][0]['comm']} ({report['tasks'][0]['pid']})" if report["tasks"] else "writers"
+    who = _who(report, pct)
     device = max(report["devices"], key=lambda d: d["slept_ms"], default=None)
     name = device["name"] if device and device["slept_ms"] else "the disk"
     if cause == "device":
         bdi = device["bdi"] if device and device["slept_ms"] else "BDI"
-        return {"what": f"{who} sleeps {pct:.0f} % of the time for {name}'s own limit of dirty memory",
-                "fix": f"that limit is what it is for; to lift it: /sys/class/bdi/{bdi}/strict_limit and max_ratio"}
+        files = (device or {}).get("own_limits") or ["strict_limit", "max_ratio"]
+        return {"what": f"{who} for {name}'s own limit of dirty memory",
+                "fix": f"that limit is what it is for; to lift it: /sys/class/bdi/{bdi}/{' and '.join(files)}"}
     if cause == "cgroup":
-        group = f" {report['cgroups'][0]['path']}" if report["cgroups"] else ""
-        return {"what": f"{who} sleeps {pct:.0f} % of the time for its cgroup's share of dirty memory",
+        group = _cgroup(report["cgroups"])
+        return {"what": f"{who} for its cgroup's share of dirty memory",
                 "fix": f"more memory.high and memory.max for the cgroup{group}: its limit is a share of them"}
     limit = report["dirty"]["limit"] if report["dirty"] else 0
-    return {"what": f"{who} sleeps {pct:.0f} % of the time: {name} is slower than what is written, and dirty memory is "
+    return {"what": f"{who}: {name} is slower than what is written, and dirty memory is "
                     f"at its limit of {_mib(limit)}",
             "fix": "vm.dirty_bytes moves the wait to sync and does not remove it; wb tune DIR --goal throughput says "
                    "whether more helps"}

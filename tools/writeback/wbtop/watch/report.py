@@ -232,6 +232,7 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
         "inflight_estimated": not exact and inflight is not None,
         "wbt_policy": new.policy,
         "wbt_limit": new.wbt.get("limit"), "wbt_held_bytes": new.wbt.get("held_bytes"), "own_limit": new.limited,
+        "own_limits": list(new.limits),
         "read": _reads(reads, stat, before),
         "slept_ms": throttle.us / 1e3 if throttle else slept.ms if slept else 0.0,
     }

@@ -80,6 +80,7 @@ class Device:
     throttle: Throttle | None
     what: str = ""  # the name for people: a file system and where it is, a mapped name, a loop's file
     policy: str | None = None  # the series' wbt_policy
+    limits: tuple[str, ...] = ()  # the files of its own limits that are in force
 
 
 @dataclass(frozen=True)
@@ -208,9 +209,12 @@ def _cgroups(machine: Machine) -> Iterator[tuple[str, Throttle]]:
 
 
 def cgroup_names(machine: Machine) -> dict[int, str]:
-    """Inode number, which is the cgroup's id in tracepoints, -> path."""
+    """Inode number, which is the cgroup's id in tracepoints, -> path; nothing where there is only cgroup v1."""
     root = machine.path(cgroup_root(machine))
-    found = {}
+    found: dict[int, str] = {}
+    # Each hierarchy of v1 has its own numbers.
+    if not (root / "cgroup.controllers").exists():
+        return found
     for path in _directories(machine):
         try:
             found[(root / path.lstrip("/")).stat().st_ino] = path
@@ -248,6 +252,15 @@ def _limited(machine: Machine, bdi: str) -> bool | None:
     if strict is None:
         return None
     return bool(machine.number(f"{base}/max_drain_ms"))
+
+
+def _limits(machine: Machine, bdi: str) -> tuple[str, ...]:
+    """The files in /sys/class/bdi/BDI by which a device has a limit of its own."""
+    base = f"/sys/class/bdi/{bdi}"
+    found = [n for n in ("max_drain_ms", "strict_limit") if machine.number(f"{base}/{n}")]
+    if "strict_limit" in found and (machine.number(f"{base}/max_ratio") or 0) < 100:
+        found.append("max_bytes" if machine.exists(f"{base}/max_bytes") else "max_ratio")
+    return tuple(found)
 
 
 def _drain(machine: Machine, bdi: str) -> int | None:
@@ -306,6 +319,7 @@ def _devices(machine: Machine) -> dict[str, Device]:
             drain=_drain(machine, bdi), limited=_limited(machine, bdi),
             wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
             throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
-            what=what, policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
+            what=what, limits=_limits(machine, bdi),
+            policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
         )
     return found

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wbtop.errors import WbError
-from wbtop.machine import Machine
+from wbtop.machine import Machine, nvme_head
 from wbtop.proc import uninterrupted
 
 from .events import COMPLETE_FORMAT, QUEUE_FORMAT, SLEEP_FORMAT, Format, parse_format
@@ -85,18 +85,22 @@ def parse_sleeps(lines: Iterable[str], form: Format | None = None) -> tuple[list
 
 
 def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
-                forms: Mapping[str, Format] | None = None) -> tuple[dict[str, list[float]], int]:
+                forms: Mapping[str, Format] | None = None,
+                heads: Iterable[str] = ()) -> tuple[dict[str, list[float]], int]:
     """Device number of the disk -> times in us from the submission of a read to its completion; and what was unknown.
 
     whole: number of a partition -> that of its disk, since a bio carries the one and
-    its request the other.  A read that was merged into the request of another one, or
-    was under way at either end of the sample, has no partner and does not count.
+    its request the other.  heads: those of multipath(); what completes on a number that
+    nothing was sent to was sent to one of them, by its sector.  A read that was merged into
+    the request of another one, or was under way at either end of the sample, has no partner
+    and does not count.
     """
     whole = whole or {}
     forms = forms or {e: f for e, text in (("block_bio_queue", QUEUE_FORMAT), ("block_rq_complete", COMPLETE_FORMAT))
                       if (f := parse_format(text))}
     waiting: dict[tuple[str, str], float] = {}
     found: dict[str, list[float]] = {}
+    sent: set[str] = set()
     unknown = 0
     for line in lines:
         match = _LINE.match(line)
@@ -112,7 +116,12 @@ def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
         key, now = (whole.get(dev, dev), v["sector"]), float(match["time"]) * 1e6
         if match["event"] == "block_bio_queue":
             waiting[key] = now
-        elif key in waiting:
+            sent.add(key[0])
+            continue
+        if key[0] not in sent:
+            of_heads = [k for h in heads if (k := (h, v["sector"])) in waiting]
+            key = of_heads[0] if len(of_heads) == 1 else key
+        if key in waiting:
             found.setdefault(key[0], []).append(max(0.0, now - waiting.pop(key)))
     return found, unknown
 
@@ -127,6 +136,12 @@ def partitions(machine: Machine) -> dict[str, str]:
             if part and disk.exists():
                 found[part] = disk.read_text().strip()
     return found
+
+
+def multipath(machine: Machine) -> set[str]:
+    """Device numbers of the NVMe disks whose reads complete on hidden ones, one a path, whose numbers no file has."""
+    heads = {head for name in machine.names("/sys/class/block") if (head := nvme_head(name))}
+    return {dev for head in heads if (dev := machine.text(f"/sys/class/block/{head}/dev"))}
 
 
 def tracefs(machine: Machine) -> str | None:
@@ -272,7 +287,8 @@ class Trace:
         """Read times by device of the first part of the interval, as much as the buffer holds; and what was unknown."""
         if self._reads is None:
             return {}, 0
-        found = parse_reads(self._reads.take(), partitions(self._machine), self._read_forms)
+        found = parse_reads(self._reads.take(), partitions(self._machine), self._read_forms,
+                            multipath(self._machine))
         self._reads.on()
         return found
 
