@@ -26,6 +26,10 @@ Node 0, zone    DMA32
         high     4000
         managed  700000
         protection: (0, 0, 0, 0)
+  pagesets
+    cpu: 0
+              count:    300
+              high:     49308
 """
 VMSTAT = f"""\
 nr_free_pages 503840

@@ -74,6 +74,28 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
     assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
 
 
+def test_what_is_so_already_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under bfq wbt_lat_usec reads 0, by default; a 0 that is written turns wbt off for good, also after bfq."""
+    queue = tmp_path / "queue"
+    (queue / "iosched").mkdir(parents=True)
+    values = {"scheduler": "none [bfq]", "wbt_lat_usec": "0", "nr_requests": "64", "async_depth": "48"}
+    for name, value in values.items():
+        (queue / name).write_text(f"{value}\n")
+    written: list[str] = []
+    write = Path.write_text
+
+    def logged(self: Path, text: str) -> int:
+        written.append(f"{self.name}={text}")
+        return write(self, f"none [{text}]" if self.name == "scheduler" else text)
+
+    with field.kept(field.Machine(), [str(queue / "scheduler")]):
+        (queue / "scheduler").write_text("[none] bfq\n")
+        (queue / "nr_requests").write_text("32\n")
+        (queue / "async_depth").write_text("32\n")
+        monkeypatch.setattr(Path, "write_text", logged)
+    assert written == ["scheduler=bfq", "nr_requests=64", "async_depth=48"]
+
+
 def test_a_value_that_is_not_taken_is_no_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """6.18 takes a scheduler that it does not know, and switches to none: B had been measured with that."""
     queue = tmp_path / "queue"

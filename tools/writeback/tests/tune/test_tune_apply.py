@@ -174,6 +174,29 @@ def test_what_the_scheduler_had_comes_back_with_it(kernel: Kernel) -> None:
     assert kernel.everything() == before
 
 
+def test_async_depth_of_the_queue_comes_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """7.3 has it there, whatever the scheduler, and resets it with each switch; without one it takes none."""
+    depth = "/sys/devices/sda/queue/async_depth"
+    kernel.queue(async_depth="48")
+    store = kernel.store
+
+    def of_7_3(machine: Machine, file: str, value: str) -> None:
+        if file.endswith("queue/async_depth") and machine.choice("/sys/block/sda/queue/scheduler") == "none":
+            raise OSError(22, "Invalid argument", file)
+        store(machine, file, value)
+        if file.endswith("/scheduler"):
+            kernel.write(depth, "32\n" if value == "none" else "256\n")
+        elif file.endswith("/nr_requests"):
+            kernel.write(depth, f"{value}\n")
+
+    monkeypatch.setattr(tune_apply, "_write", of_7_3)
+    before = kernel.everything()
+    apply(kernel, "read-latency")
+    assert kernel.read(depth) == "32\n"
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.everything() == before
+
+
 def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
     apply(kernel, "unplug", 20.0)
     for name in ("max_bytes", "max_ratio_fine", "strict_limit", "max_ratio"):

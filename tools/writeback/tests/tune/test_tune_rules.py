@@ -133,6 +133,20 @@ def test_rotation_is_believed_only_if_measured(fake: FakeMachine) -> None:
     assert unknown["queue.sda.wbt_lat_usec"].value is None
 
 
+def test_bytes_count_where_the_disk_only_says_that_it_turns(fake: FakeMachine) -> None:
+    """virtio-blk: tune had kept rotational=1 and with it a policy that did nothing."""
+    fake.patched()
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    found = advice(fake, "read-latency")
+    assert found["queue.sda.rotational"].value == "0"
+    assert "counts for nothing until" in found["queue.sda.rotational"].reason
+    policy = found["queue.sda.wbt_policy"]
+    assert policy.value is None and "counts for nothing" not in policy.reason
+    assert found["queue.sda.max_sectors_kb"].value is None
+    fake.queue(rotational="0")
+    assert "queue.sda.rotational" not in advice(fake, "read-latency")
+
+
 def test_throughput(fake: FakeMachine) -> None:
     found = advice(fake, "throughput")
     # 5 s x 450 MB/s, capped at 1 GiB, is above the limit of 614 MiB

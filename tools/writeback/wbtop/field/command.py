@@ -134,15 +134,21 @@ def _partners(machine: Machine, file: str) -> list[str]:
 
 
 def _reset_by_scheduler(machine: Machine, queue: str) -> list[str]:
-    return [f"{queue}/wbt_lat_usec", f"{queue}/nr_requests",
+    # async_depth is one of iosched's before 7.3.
+    return [f"{queue}/wbt_lat_usec", f"{queue}/nr_requests", f"{queue}/async_depth",
             *(f"{queue}/iosched/{n}" for n in machine.names(f"{queue}/iosched"))]
 
 
 def restore(before: dict[str, str]) -> None:
-    """Write ``before``: the scheduler first, as it resets others; of bytes and ratio the one that is not 0."""
+    """Write ``before``: the scheduler first, then nr_requests, as they reset others; of bytes and ratio what is not 0.
+
+    What is so already is not written: a 0 that bfq shows for wbt_lat_usec is a default, written it is a decision.
+    """
     failed = []
-    for file in sorted(before, key=lambda f: (not f.endswith("/scheduler"), f)):
+    for file in sorted(before, key=lambda f: (not f.endswith("/scheduler"), not f.endswith("/nr_requests"), f)):
         if before[file] == "0" and re.search(r"/dirty_(background_)?(bytes|ratio)$", file):
+            continue
+        if _value(Machine(), file) == before[file]:
             continue
         try:
             Path(file).write_text(before[file])

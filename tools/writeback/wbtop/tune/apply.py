@@ -130,8 +130,9 @@ def _reset_by(machine: Machine, advice: Advice) -> list[tuple[str, str]]:
     if not advice.file.endswith("/queue/scheduler"):
         return []
     queue = advice.file.rsplit("/", 1)[0]
-    # nr_requests first: mq-deadline's async_depth follows it.
-    files = [f"{queue}/nr_requests", *(f"{queue}/iosched/{name}" for name in machine.names(f"{queue}/iosched"))]
+    # nr_requests first: async_depth follows it, which is one of iosched's before 7.3.
+    names = ("nr_requests", "async_depth", *(f"iosched/{name}" for name in machine.names(f"{queue}/iosched")))
+    files = [f"{queue}/{name}" for name in names]
     return [(f, value.strip()) for f in files if _FILE.fullmatch(f) and (value := machine.text(f))]
 
 

@@ -62,7 +62,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
                    help="dirty data the disk may hold, in seconds of its drain (above 0, at most 86400; default: the "
                    "goal's, below; read-latency has none)")
     p.add_argument("--max-mib", type=ranges.whole(16, 1 << 20), default=256, metavar="MIB",
-                   help="size of the file written, and at most a tenth of the free space (16..1048576, default 256)")
+                   help="size of each of two files, and at most a tenth of the free space (16..1048576, default 256)")
     p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=30.0, metavar="S",
                    help="time for the whole measurement (above 0, at most 86400; default 30)")
     p.add_argument("--save", metavar="FILE", help="write the measurement to FILE")

@@ -42,6 +42,7 @@ THROUGHPUT_RATIO = 40
 MAX_SECTORS_KB = 128  # the size the rig measured
 # Half a turn at 15000 rpm: 60 s / 15000 / 2.
 HALF_TURN_US = 2000
+READS_FAST = f"99 % of the reads took less than half a turn at 15000 rpm ({HALF_TURN_US} us)"
 
 
 @dataclass(frozen=True)
@@ -212,11 +213,14 @@ def _scheduler(case: Case, disk: Disk) -> Advice | None:
 
 def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
     found: list[Advice | None] = []
-    if disk.wbt_policy is not None and disk.rotational:
+    if disk.wbt_policy is not None and case.rotating(disk):
         found.append(_queue(disk, "wbt_policy", disk.wbt_policy, None, "counts for nothing on a disk that says that "
                             "it turns: the time of the arm is not in the queue"))
     elif disk.wbt_policy is not None:
         evidence = "bytes_fsync" if case.goal == "database" else "bytes"
+        if disk.rotational:
+            found.append(_queue(disk, "rotational", 1, 0, f"it says that it turns, as virtio-blk, but {READS_FAST};"
+                                " wbt_policy bytes counts for nothing until it does not", cite(evidence)))
         reason = "limits what is in front of a read to what the disk delivers within its own latency " \
                  "(Documentation/block/writeback-throttling.rst)"
         if disk.wbt_policy == "bytes":
@@ -239,8 +243,7 @@ def _wbt_lat(case: Case, disk: Disk) -> Advice:
                       f"{'with' if case.rotating(disk) else 'without'} rotating media", cite("wbt_off"))
     if disk.rotational and not case.rotating(disk) and now == wbt_default_usec(rotating=True):
         return _queue(disk, "wbt_lat_usec", now, default,
-                      f"queue/rotational says 1, but 99 % of the reads took less than half a turn at 15000 rpm "
-                      f"({HALF_TURN_US} us): the default of media that do not rotate",
+                      f"queue/rotational says 1, but {READS_FAST}: the default of media that do not rotate",
                       "the limit is that for a target of 2 ms instead of 75 ms")
     return _queue(disk, "wbt_lat_usec", now, None, f"the kernel's default is {default}; off: {cite('wbt_off')}")
 
@@ -249,7 +252,7 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
     now = disk.max_sectors_kb
     if now is None:
         return None
-    if disk.wbt_policy is not None and disk.wbt_lat_usec != 0 and not disk.rotational:
+    if disk.wbt_policy is not None and disk.wbt_lat_usec != 0 and not case.rotating(disk):
         return _queue(disk, "max_sectors_kb", now, None, "wbt_policy bytes splits writes while readers are active "
                       "(Documentation/block/writeback-throttling.rst): need not be lowered")
     if case.rotating(disk):
