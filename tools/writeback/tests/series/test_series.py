@@ -379,7 +379,7 @@ def test_bisect_checks_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
                                                 ("broken", "")])
 def test_sparse_reads_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows: str, command: str) -> None:
     program, valid = tmp_path / "sparse", tmp_path / "scripts/checker-valid.sh"
-    says = {"new": "", "old": "case $* in *-D*) ;; *) echo error: got __typeof_unqual__ ;; esac", "broken": "echo error"}
+    says = {"new": "", "old": "case $* in *-D*) ;; *) echo error: __typeof_unqual__ ;; esac", "broken": "echo error"}
     program.write_text(f"#!/bin/sh\n{says[knows]}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

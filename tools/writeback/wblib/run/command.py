@@ -31,7 +31,7 @@ examples:
   wb run read-latency --dir /mnt/data                   your own disk, in that directory, as root: 5 runs
   wb run read-latency --cpu max                         a CPU that copies 1 byte per ns, not 8
   wb run read-latency --kernel patched --base 7.3       on the mainline kernel; so is --kernel patched@7.3
-  wb run read-latency --dry-run                         print the QEMU command only
+  wb run read-latency --dry-run                         build, and print the QEMU command only
 exit code: 0 the case passed or was skipped, 1 it failed or its guest died, 2 wrong usage"""
 
 
@@ -59,7 +59,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                    help="read-latency: also run libbpf-tools and perf in the guest (implies --flavour tracing)")
     p.add_argument("--force", action="store_true", help="run again even if a finished result exists")
     ranges.add_timeout(p)
-    p.add_argument("--dry-run", action="store_true", help="print the exact QEMU command line and exit")
+    p.add_argument("--dry-run", action="store_true", help="build, print the exact QEMU command line and exit")
     ax.add_axis_options(p)
     p.set_defaults(func=run_command)
     q = sub.add_parser("list", help="list the cases and their axes", epilog="examples:\n  wb list\n  wb list --metrics",

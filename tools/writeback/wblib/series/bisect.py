@@ -41,8 +41,8 @@ def sparse(tree: Path) -> str:
     and checks nothing then.  With typeof, qualifiers stay, in the base as in the series.
     """
     valid = tree / "scripts/checker-valid.sh"
-    for command in ("sparse", "sparse -D__typeof_unqual__=__typeof__"):
-        if shutil.which("sparse") and (not valid.is_file() or run(["sh", valid, *command.split()]).stdout.strip() == "1"):
+    for command in ("sparse", "sparse -D__typeof_unqual__=__typeof__") if shutil.which("sparse") else ():
+        if not valid.is_file() or run(["sh", valid, *command.split()]).stdout.strip() == "1":
             return command
     return ""
 
