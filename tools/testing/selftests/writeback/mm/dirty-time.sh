@@ -714,8 +714,9 @@ groups() {
 	# Whether one of its writes meets a moment of pressure is chance: each seed another.
 	sleep "10.$((OPT[seed] * 137 % 900 + 100))"
 	if [ "$1" = on ]; then
-		trace_instance "polls$1" 4096 && echo 1 > "$TRACING/instances/polls$1/options/event-fork" &&
-			trace_event "$TRACING/instances/polls$1" writeback/bdi_drain || die "cannot count the polls"
+		trace_instance "polls$1" 4096 || die "cannot count the polls"
+		echo 1 > "$TRACING/instances/polls$1/options/event-fork"
+		trace_event "$TRACING/instances/polls$1" writeback/bdi_drain || die "no event of them"
 	fi
 	throttle_trace_clear
 	sampler_start "$csv"
