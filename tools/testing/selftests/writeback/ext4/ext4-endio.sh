@@ -381,7 +381,7 @@ run_partial() {
 	disk_teardown
 }
 
-# result_again(done, description, command...) - a result, skipped for what says "done: no"
+# result_again(said, description, command...) - a result, skipped where it ends with ": no"
 result_again() {
 	case $1 in
 	*": no") skip_test "$2" "${1%: no}" ;;
@@ -393,7 +393,7 @@ result_again() {
 #	Blocks that were removed are free after a commit, so writeback has one made, and goes
 #	on.  The power goes after that commit, and after all.
 run_again() {
-	local before what lines done
+	local before what lines said
 	for what in commit sync; do
 		singles "$1" write_cache=1 lazy_cache=1 latency_ns="$PARTIAL_LATENCY_NS"
 		before=$(commits)
@@ -403,19 +403,19 @@ run_again() {
 			loop_until eval "[ \$(commits) -gt $before ]"
 		else
 			lines=$(dmesg_new | wc -l)
-			done=yes
-			sync "$FILE" || done=no
+			said=yes
+			sync "$FILE" || said=no
 			# Where the extent tree has no block for a split either, fsync says so.
 			! dmesg_new | tail -n +$((lines + 1)) | grep -q "failed to convert .*error -28" ||
-				done="no block to split an extent, which fsync reported: $done"
-			result_again "$done" "$1: partial, tried again: fsync is done" [ "$done" = yes ]
+				said="no block to split an extent, which fsync reported: $said"
+			result_again "$said" "$1: partial, tried again: fsync is done" [ "$said" = yes ]
 		fi
 		ext4_power_cut "$1" || die "cannot mount after the cut"
 		wait
 		check "$1: partial, tried again, cut after $what: no old data" \
 			no_old_data "$1: partial, tried again, cut after $what"
 		[ "$what" = commit ] ||
-			result_again "$done" "$1: partial, tried again: all is there" \
+			result_again "$said" "$1: partial, tried again: all is there" \
 				cmp -s "$FILE" <(head -c "${PARTIAL_KIB}K" /dev/zero | tr '\0' B)
 		umount_fs "$MNT"
 		check "$1: partial, tried again, cut after $what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
