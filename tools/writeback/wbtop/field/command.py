@@ -128,15 +128,10 @@ def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
 
 def _partners(machine: Machine, file: str) -> list[str]:
     """What a write to ``file`` changes besides: bytes undo a ratio, a scheduler sets its defaults."""
-    match = re.fullmatch(r"(/proc/sys/vm/dirty_(?:background_)?)(bytes|ratio)", file)
-    return [match[1] + ("ratio" if match[2] == "bytes" else "bytes")] if match else \
-        _reset_by_scheduler(machine, file.rpartition("/")[0]) if file.endswith("/scheduler") else []
-
-
-def _reset_by_scheduler(machine: Machine, queue: str) -> list[str]:
-    # async_depth is one of iosched's before 7.3.
-    return [f"{queue}/wbt_lat_usec", f"{queue}/nr_requests", f"{queue}/async_depth",
-            *(f"{queue}/iosched/{n}" for n in machine.names(f"{queue}/iosched"))]
+    if match := re.fullmatch(r"(/proc/sys/vm/dirty_(?:background_)?)(bytes|ratio)", file):
+        return [match[1] + ("ratio" if match[2] == "bytes" else "bytes")]
+    queue, _, name = file.rpartition("/")
+    return [f"{queue}/wbt_lat_usec", *tune_facts.reset_by_scheduler(machine, queue)] if name == "scheduler" else []
 
 
 def restore(before: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 
-from .facts import VM, Bdi, Facts, identity_of
+from .facts import VM, Bdi, Facts, identity_of, reset_by_scheduler
 from .persist import sysctl_text, udev_text
 from .profiles import SYSCTL_FILE, UDEV_FILE
 from .rules import Advice
@@ -129,10 +129,7 @@ def _reset_by(machine: Machine, advice: Advice) -> list[tuple[str, str]]:
     """What a switch of the scheduler sets to its defaults, in the order in which to restore it afterwards."""
     if not advice.file.endswith("/queue/scheduler"):
         return []
-    queue = advice.file.rsplit("/", 1)[0]
-    # nr_requests first: async_depth follows it, which is one of iosched's before 7.3.
-    names = ("nr_requests", "async_depth", *(f"iosched/{name}" for name in machine.names(f"{queue}/iosched")))
-    files = [f"{queue}/{name}" for name in names]
+    files = reset_by_scheduler(machine, advice.file.rsplit("/", 1)[0])
     return [(f, value.strip()) for f in files if _FILE.fullmatch(f) and (value := machine.text(f))]
 
 

@@ -206,6 +206,13 @@ def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
     )
 
 
+def reset_by_scheduler(machine: Machine, queue: str) -> list[str]:
+    """What a switch of the scheduler sets to its defaults, in the order in which to restore it afterwards."""
+    # nr_requests first: async_depth follows it, which is one of iosched's before 7.3.
+    names = ("nr_requests", "async_depth", *(f"iosched/{name}" for name in machine.names(f"{queue}/iosched")))
+    return [f"{queue}/{name}" for name in names]
+
+
 def _named_bdi(machine: Machine, fs: str, dev: str) -> Bdi | None:
     """btrfs names its bdi itself; with one such file system there is no doubt which it is."""
     found = [n for n in machine.names("/sys/class/bdi") if n.startswith(f"{fs}-")] if dev.startswith("0:") else []

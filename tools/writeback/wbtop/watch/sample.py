@@ -245,13 +245,9 @@ def _kilo(values: dict[str, int], *names: str) -> int | None:
 
 def _limited(machine: Machine, bdi: str) -> bool | None:
     """True if the device has a limit of its own that holds below the global freerun ceiling; None: not to be known."""
-    base = f"/sys/class/bdi/{bdi}"
-    strict = machine.number(f"{base}/strict_limit")
-    if strict == 1:
-        return True
-    if strict is None:
+    if machine.number(f"/sys/class/bdi/{bdi}/strict_limit") is None:
         return None
-    return bool(machine.number(f"{base}/max_drain_ms"))
+    return bool(_limits(machine, bdi))
 
 
 def _limits(machine: Machine, bdi: str) -> tuple[str, ...]:

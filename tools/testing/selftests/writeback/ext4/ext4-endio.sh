@@ -381,19 +381,20 @@ run_partial() {
 	disk_teardown
 }
 
-# result_again(said, description, command...) - a result, skipped where it ends with ": no"
-result_again() {
-	case $1 in
-	*": no") skip_test "$2" "${1%: no}" ;;
-	*) check "${@:2}" ;;
-	esac
+# check_unless(why, description, command...) - a result, skipped where there is a why
+check_unless() {
+	if [ -n "$1" ]; then
+		skip_test "$2" "$1"
+	else
+		check "${@:2}"
+	fi
 }
 
 # run_again(options) - five results
 #	Blocks that were removed are free after a commit, so writeback has one made, and goes
 #	on.  The power goes after that commit, and after all.
 run_again() {
-	local before what lines said
+	local before what lines why synced
 	for what in commit sync; do
 		singles "$1" write_cache=1 lazy_cache=1 latency_ns="$PARTIAL_LATENCY_NS"
 		before=$(commits)
@@ -403,19 +404,21 @@ run_again() {
 			loop_until eval "[ \$(commits) -gt $before ]"
 		else
 			lines=$(dmesg_new | wc -l)
-			said=yes
-			sync "$FILE" || said=no
-			# Where the extent tree has no block for a split either, fsync says so.
-			! dmesg_new | tail -n +$((lines + 1)) | grep -q "failed to convert .*error -28" ||
-				said="no block to split an extent, which fsync reported: $said"
-			result_again "$said" "$1: partial, tried again: fsync is done" [ "$said" = yes ]
+			why="" synced=yes
+			if ! sync "$FILE"; then
+				synced=no
+				# The extent tree has no block for a split either.
+				dmesg_new | tail -n +$((lines + 1)) | grep -q "failed to convert .*error -28" &&
+					why="no block to split an extent, which fsync reported"
+			fi
+			check_unless "$why" "$1: partial, tried again: fsync is done" [ "$synced" = yes ]
 		fi
 		ext4_power_cut "$1" || die "cannot mount after the cut"
 		wait
 		check "$1: partial, tried again, cut after $what: no old data" \
 			no_old_data "$1: partial, tried again, cut after $what"
 		[ "$what" = commit ] ||
-			result_again "$said" "$1: partial, tried again: all is there" \
+			check_unless "$why" "$1: partial, tried again: all is there" \
 				cmp -s "$FILE" <(head -c "${PARTIAL_KIB}K" /dev/zero | tr '\0' B)
 		umount_fs "$MNT"
 		check "$1: partial, tried again, cut after $what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"

@@ -21,6 +21,11 @@ vmstat() {
 	awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat
 }
 
+# dirty_bytes() - dirty and under writeback now
+dirty_bytes() {
+	echo $((($(vmstat nr_dirty) + $(vmstat nr_writeback)) * PAGE))
+}
+
 # mem_total() - bytes
 mem_total() {
 	awk '$1 == "MemTotal:" { printf "%.0f", $2 * 1024 }' /proc/meminfo

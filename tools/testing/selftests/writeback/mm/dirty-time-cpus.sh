@@ -77,12 +77,12 @@ done
 # Inodes stay on the flusher's list until it has seen that they have no dirty page.
 sync -f "$MNT"
 off=$(seems_dirty)
-left=$((($(vmstat nr_dirty) + $(vmstat nr_writeback)) * PAGE))
+left=$(dirty_bytes)
 metric counters_off_bytes "$off"
 note "seem dirty $off, are dirty $left"
 check "nothing is dirty" holds "$left < $MIB"
 if ((off > FLOOR)); then
-	check "it seems to be more than the limit"
+	ktap_test_pass "it seems to be more than the limit"
 else
 	skip_test "it seems to be more than the limit" "only $off bytes"
 fi

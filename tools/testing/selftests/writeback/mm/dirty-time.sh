@@ -164,11 +164,6 @@ limited() {
 	fi
 }
 
-# dirty_bytes() - dirty and under writeback now
-dirty_bytes() {
-	echo $((($(vmstat nr_dirty) + $(vmstat nr_writeback)) * PAGE))
-}
-
 # write_file(MiB, file) - seconds it took are in TOOK, with DD_ARGS
 DD_ARGS=()
 write_file() {
