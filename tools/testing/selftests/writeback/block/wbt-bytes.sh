@@ -9,6 +9,7 @@
 #	tags	with one or two tags, one that is freed goes to a read that waits for
 #		it, and with one no write waits for it, too
 #	raw	small bios that go on where the last one ended are one write
+#	alone	without readers no more is in the disk than by requests
 #	leave	without readers the bound goes, and comes back with them
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
@@ -25,6 +26,7 @@ readonly WINDOWS_MIN=4
 # The control must exceed the bound by this factor.
 readonly CONTROL_FACTOR=2
 readonly LEAVE_MS=500
+readonly ALONE_MIB=64 ALONE_MBPS=40
 # A write that waits for a request when the first read comes goes as it is: on this
 # disk, one of 1 MiB behind what is there takes 7 ms, and sets out when as much is done.
 readonly OBEY_MS=20
@@ -43,6 +45,8 @@ about not_fast "where fio, which spins while it waits, takes minutes"
 measures 'bytes_leave, bytes_obey' ms lower \
 	"from the last read to more than the bound; from the first one to the last write above it"
 measures bytes_raw ratio lower "to a stick without a file system: time by bytes over that by requests"
+measures bytes_alone ratio lower \
+	"without readers: most bytes of the flusher's writes in the disk, over that by requests"
 measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
 case_parse "$@"
 
@@ -392,6 +396,32 @@ test_tags() {
 	disk_teardown
 }
 
+# ---- nobody reads ----------------------------------------------------------
+
+# The next read comes behind all of it, and so do another cgroup's writes. The flusher
+# does it all, and nobody waits for that, else both would use nearly all tags.
+test_alone() {
+	local policy
+	local -A peak=()
+	fresh fifo xfs none "" link_mbps="$ALONE_MBPS"
+	set_dirty bytes $((ALONE_MIB * 8 * MIB))
+	set_dirty background_bytes "$MIB"
+	for policy in requests bytes; do
+		queue_set wbt_policy "$policy"
+		sleep .5
+		stats_reset
+		dd if=/dev/zero of="$MNT/write" bs=1M count="$ALONE_MIB" conv=notrunc status=none
+		sleep "$((ALONE_MIB / ALONE_MBPS + 2))"
+		peak[$policy]=$(wbdisk_stat test inflight_write_peak_bytes)
+		sync
+	done
+	note "in the disk: ${peak[requests]} bytes by requests, ${peak[bytes]} by bytes"
+	metric bytes_alone "$(calc "${peak[bytes]} / ${peak[requests]}")"
+	check "alone: the flusher has as much in the disk as by requests" \
+		[ "${peak[bytes]}" -le "${peak[requests]}" ]
+	disk_teardown
+}
+
 # ---- readers leave and come ------------------------------------------------
 
 test_leave() {
@@ -447,7 +477,7 @@ test_leave() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 75
+ktap_set_plan 76
 test_sysfs
 test_flips
 test_bound
@@ -456,6 +486,7 @@ test_stack raid0
 test_raw
 test_tags 2
 test_tags 1
+test_alone
 test_leave
 check_dmesg
 ktap_finished

@@ -16,6 +16,9 @@
 #	power	synced, grows, its pages are sent to the disk, an empty file is synced,
 #		the power is cut: what was synced must be there
 #	fast	with fast_commit: synced, grows, synced again, the power is cut
+#	write, fallocate, mmap	with fast_commit: each moves the file to a block while its
+#		fsync waits for the data of another file, the power is cut: what was
+#		synced must be there
 #	nojournal	synced, grows, the inode is on the disk and the data is not, the power
 #		is cut: no old data
 #	path	grows with truncate(2), and nobody opened it since the mount
@@ -29,7 +32,9 @@ readonly DISK_MIB=64
 # Less than ext4 wants to see free for delayed allocation: 4 batches of 32 per CPU.
 readonly LEFT_BLOCKS=64
 readonly REFERENCE=/mnt/reference
-readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast path)
+readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast write fallocate mmap path)
+# Longer than the test needs; ended by hand.
+readonly STALL_MS=60000
 # Where a file that grows need not show what its block had before, without a journal
 readonly NOLOCK=(delalloc "nodelalloc,dioread_nolock")
 readonly MOUNTS=("${EXT4_MOUNTS[@]}" data=journal data=writeback)
@@ -42,7 +47,9 @@ about series
 case_parse "$@"
 
 # Options of mke2fs that a scenario needs beside inline_data
-readonly -A FEATURES=([fast]=",fast_commit")
+readonly -A FEATURES=(
+	[fast]=",fast_commit" [write]=",fast_commit" [fallocate]=",fast_commit" [mmap]=",fast_commit"
+)
 
 # wrong(what) - the result of this scenario is a failure
 wrong() {
@@ -121,6 +128,33 @@ op_fast() {
 	on_ext4 cut_power
 }
 
+op_write() {
+	during "pwrite -S 0x33 20 400"
+}
+
+op_fallocate() {
+	during "falloc -k 8k 4k"
+}
+
+op_mmap() {
+	during "mmap 0 4096" "mwrite -S 0x22 0 20"
+}
+
+# during(command of xfs_io...) - moves the file to a block while it is synced
+during() {
+	io "pwrite -S 0x11 0 20"
+	on_ext4 bulk 4k
+	on_ext4 sync -f "$MNT"
+	on_ext4 bulk 1m
+	io "pwrite -S 0x22 0 20"
+	on_ext4 move_and_cut "$@"
+}
+
+# bulk(size) - is written to another file
+bulk() {
+	xfs_io -f -c "pwrite -b 1m 0 $1" "$MNT/bulk" > /dev/null
+}
+
 # leave_blocks() - all but LEFT_BLOCKS of the free blocks are taken
 leave_blocks() {
 	local free
@@ -152,13 +186,38 @@ cut_power() {
 # of another file, those of this one are still on their way when the commit begins.
 grow_and_cut() {
 	echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
-	xfs_io -f -c "pwrite -b 1m 0 32m" "$MNT/bulk" > /dev/null
+	bulk 32m
 	io "pwrite -S 0x22 20 8000"
 	xfs_io -c "sync_range -w 0 32m" "$MNT/bulk"
 	xfs_io -c "sync_range -w 0 8020" "$MNT/file"
 	xfs_io -f -c fsync "$MNT/empty"
 	cut_power
 	note "after the cut: $(stat -c %s "$MNT/file") bytes"
+	truncate -s 20 "$MNT/file"
+}
+
+# in_flight() - is a write on its way to the disk?
+in_flight() {
+	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
+}
+
+# move_and_cut(command of xfs_io...) - the file is synced, this is done during that, and then
+# the power fails.  The disk stands still, and a fast commit first waits for the data of
+# the other file.
+move_and_cut() {
+	local pid
+	wbdisk_set test stall_ms "$STALL_MS"
+	sync "$MNT/file" &
+	pid=$!
+	loop_until in_flight
+	# It may wait for that commit.
+	io "$@" &
+	sleep 2
+	wbdisk_set test stall_ms 0
+	wait "$pid" || wrong "fsync fails"
+	wait
+	cut_power
+	note "after the cut: $(stat -c "%s bytes, %b blocks of 512" "$MNT/file")"
 	truncate -s 20 "$MNT/file"
 }
 

@@ -18,6 +18,13 @@
 #		nodelalloc is overwritten: no old data
 #	replaced	another one by rename, after nodelalloc,dioread_nolock ended: whole
 #	faulted	a page in a hole gets its block after that: the file does not end before it
+#	partly	one block of a page was written to what fallocate gave, and all follows, by
+#		write and by mmap, after that: no old data
+#
+# The same where the commit comes at once, with the data still on its way, under
+# nodelalloc,dioread_nolock:
+#	replaced	another one by rename: whole
+#	rewritten	truncated, and written anew: whole
 #
 # And with little space, where delalloc does without delayed blocks:
 #	replaced	another one by rename: whole
@@ -77,11 +84,12 @@ one_of() {
 	return 1
 }
 
-# fresh(options) - new file system over old data, on a disk that can lose its cache
+# fresh(options, [options of mke2fs...]) - new file system over old data, on a disk that
+# can lose its cache
 fresh() {
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	ext4_stale $DISK_MIB
-	ext4_new "$1" -m 0
+	ext4_new "$1" -m 0 "${@:2}"
 }
 
 # end(what) - one result, and the end of this disk
@@ -125,9 +133,13 @@ remount() {
 	mount -o "remount,$1" "$MNT" || die "cannot remount with $1"
 }
 
-# io(file, command of xfs_io) - no fsync
+# io(file, command of xfs_io...) - no fsync
 io() {
-	xfs_io -c "$2" "$1" > "$WB_OUT/xfs_io" 2>&1 && return
+	local args=() command
+	for command in "${@:2}"; do
+		args+=(-c "$command")
+	done
+	xfs_io "${args[@]}" "$1" > "$WB_OUT/xfs_io" 2>&1 && return
 	note_file "$WB_OUT/xfs_io"
 	die "cannot write $1"
 }
@@ -174,16 +186,21 @@ run_mapped() {
 	end "$what"
 }
 
-# replaced(what, file) - two results: file.tmp becomes file, then a commit and a cut
-replaced() {
+# whole(what, file) - two results: the power is cut
+whole() {
 	local is
-	mv "$2.tmp" "$2"
-	ext4_commit
 	ext4_power_cut delalloc || die "cannot mount after the cut"
 	is=$(state "$2")
 	note "$1: $is"
 	check "$1: whole" one_of "$is" old new
 	end "$1"
+}
+
+# replaced(what, file) - two results: file.tmp becomes file, then a commit and a cut
+replaced() {
+	mv "$2.tmp" "$2"
+	ext4_commit
+	whole "$@"
 }
 
 # run_replaced(options) - two results
@@ -212,6 +229,43 @@ run_faulted() {
 	end "written by a fault after a remount with nodelalloc,dioread_lock"
 }
 
+# run_partly(what, command of xfs_io...) - two results
+#	One block of a page is written, then all by these commands.
+run_partly() {
+	local file what="partly written before a remount with nodelalloc,dioread_lock, then $1"
+	fresh nodelalloc,dioread_nolock -b 1024
+	file=$MNT/file
+	xfs_io -f -c "falloc 0 16k" "$file" || die "no space"
+	sync
+	io "$file" "pwrite -S 0x31 1k 1k"
+	remount nodelalloc,dioread_lock
+	io "$file" "${@:2}"
+	ext4_commit
+	ext4_power_cut delalloc || die "cannot mount after the cut"
+	check "$what: no old data" no_stale "$file"
+	end "$what"
+}
+
+# replace(file, seed) - put a new file in its place, by rename
+replace() {
+	put "$1.tmp" "$2"
+	mv "$1.tmp" "$1"
+}
+
+# run_at_once(what, put or replace) - two results
+run_at_once() {
+	local file what="$1, and a commit at once"
+	fresh nodelalloc,dioread_nolock
+	file=$MNT/file
+	put "$file" $OLD_SEED
+	touch "$MNT/other"
+	sync
+	"$2" "$file" $NEW_SEED
+	# Without data of its own, which would be behind that of the file.
+	chmod 600 "$MNT/other" && sync "$MNT/other"
+	whole "$what" "$file"
+}
+
 # run_little() - two results
 run_little() {
 	local file
@@ -231,7 +285,7 @@ need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 4 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -248,6 +302,10 @@ fi
 run_replaced nodelalloc,dioread_lock
 run_replaced delalloc
 run_faulted
+run_partly write "pwrite -S 0x32 -b 16k 0 16k"
+run_partly mmap "mmap -rw 0 16k" "mwrite -S 0x32 0 16k"
+run_at_once "replaced by rename" replace
+run_at_once rewritten put
 run_little
 check_dmesg
 ktap_finished

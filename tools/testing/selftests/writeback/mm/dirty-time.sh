@@ -9,6 +9,7 @@
 #		long is the writer held at a time?
 #	step	a disk that becomes twenty times slower in mid-write
 #	lower	a limit set far below what is dirty
+#	crowd	more writers at once than the device has room for
 #	change	a cache that ends, a slower medium in the same drive, ten idle minutes before
 #		a slower rate, files that are removed before they are written: how long does
 #		sync take, 2 s after it?
@@ -35,7 +36,7 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly MIB=1048576
-readonly PARTS="knobs off stick step lower change beside quiet slow extents groups"
+readonly PARTS="knobs off stick step lower crowd change beside quiet slow extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
@@ -53,6 +54,12 @@ readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 # rate, and less while dirty_ratelimit comes down with it, so that more than half of
 # 160 MB go in 8 s.  A writer that is stopped waits for 11 s.
 readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
+
+# A task that is new dirties 128 KiB before it looks at the limit, as one that writes by
+# large folios does each time: every two pauses that is 320 kB/s, and of so many fifteen
+# times what the device writes.  They may have the limit twice, and that much.
+readonly CROWD=96 CROWD_MBPS=2 CROWD_S=30 CROWD_KIB=120
+readonly CROWD_MAX=$((2 * FLOOR + CROWD * CROWD_KIB * 1024))
 
 readonly CHANGE_MS=1000 CHANGE_AFTER_S=2
 readonly CLIFF_FROM=500 CLIFF_TO=60 CLIFF_MIB=1024	# MB/s, MiB
@@ -86,7 +93,7 @@ readonly POLL_PAGES=16
 # exceeded while the cgroup's counters are a flush old, but not by more and more.
 readonly HARD_MAX=$((104 * MIB)) HARD_SLACK=1.02
 readonly MANY_S=40 MANY_SHARE=1.25
-readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=250
+readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=190
 
 about title \
 	"time limit of dirty data: thresholds, sync of a stick, a step in speed, two disks, quiet times, extents"
@@ -108,6 +115,7 @@ measures step_s s lower "until dirty memory is back below the limit of a disk th
 measures 'step_dirty_before, step_dirty_after' bytes - "dirty memory at that step, and in the end"
 measures 'lower_dirty_before, lower_dirty_after' bytes - \
 	"dirty memory when a limit far below it is set, and 8 s later"
+measures crowd_max_dirty bytes lower "most dirty memory while so many write"
 measures change_sync_s_X s lower \
 	"sync, 2 s after a cache ended, another medium came, the disk was idle and slower then, or files were removed"
 measures lower_written bytes - "what a writer wrote in these 8 s"
@@ -393,6 +401,46 @@ test_lower() {
 	wbdisk_set lower link_mbps 1000
 	disk_drop lower
 	set_limits ratio 10 20
+}
+
+# ---- crowd -----------------------------------------------------------------
+
+# crowd_member(number) - until it is stopped
+crowd_member() {
+	while :; do
+		dd if=/dev/zero of="$MNT/file$1" bs="${CROWD_KIB}k" count=1 oflag=append \
+			conv=notrunc status=none
+	done
+}
+
+test_crowd() {
+	local i dirty peak=0 least writers=()
+	if ! has_limit; then
+		skip_test "crowd: dirty memory stays near twice the limit" "no max_drain_ms"
+		skip_test "crowd: each writer gets on" "no max_drain_ms"
+		return
+	fi
+	other_disk crowd fifo link_mbps=$CROWD_MBPS
+	set_limits ratio 20 40
+	limit "$STICK_MS"
+	for ((i = 0; i < CROWD; i++)); do
+		crowd_member "$i" &
+		writers+=("$!")
+	done
+	for ((i = 0; i < CROWD_S; i++)); do
+		sleep 1
+		dirty=$(dirty_bytes)
+		((dirty <= peak)) || peak=$dirty
+	done
+	wbdisk_set crowd link_mbps 1000
+	stop_tasks "${writers[@]}"
+	least=$(stat -c %s "$MNT"/file* | sort -n | head -1)
+	metric crowd_max_dirty "$peak"
+	note "limit $(drained) bytes, $peak dirty, the least of $CROWD files has $least"
+	check "crowd: dirty memory stays near twice the limit" [ "$peak" -le "$CROWD_MAX" ]
+	check "crowd: each writer gets on" [ "$least" -gt 0 ]
+	limit 0
+	disk_drop crowd
 }
 
 # ---- a device that is another one -------------------------------------------
@@ -840,7 +888,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [crowd]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
