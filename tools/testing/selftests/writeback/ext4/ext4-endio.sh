@@ -223,11 +223,6 @@ run_remount() {
 	disk_teardown
 }
 
-# in_flight() - is a write on its way to the disk?
-in_flight() {
-	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
-}
-
 # run_switch(from, to, overwrite or behind) - one result
 run_switch() {
 	local file pid where=$((2 * 4096)) what="$1 to $2 with data in flight, $3"

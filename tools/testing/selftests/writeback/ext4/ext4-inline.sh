@@ -196,11 +196,6 @@ grow_and_cut() {
 	truncate -s 20 "$MNT/file"
 }
 
-# in_flight() - is a write on its way to the disk?
-in_flight() {
-	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
-}
-
 # move_and_cut(command of xfs_io...) - the file is synced, this is done during that, and then
 # the power fails.  The disk stands still, and a fast commit first waits for the data of
 # the other file.

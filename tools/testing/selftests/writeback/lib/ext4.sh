@@ -133,3 +133,8 @@ ext4_fill() {
 ext4_word() {
 	awk -v key="$2" '$1 == key { print $2 }' "$1"
 }
+
+# in_flight() - is a write on its way to the disk?
+in_flight() {
+	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
+}

@@ -59,6 +59,8 @@ readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
 # large folios does each time: every two pauses that is 320 kB/s, and of so many fifteen
 # times what the device writes.  They may have the limit twice, and that much.
 readonly CROWD=96 CROWD_MBPS=2 CROWD_S=30 CROWD_KIB=120
+# Half a minute each, DRAIN_STILL, and one that waited before.
+readonly CROWD_STILL_S=70
 readonly CROWD_MAX=$((2 * FLOOR + CROWD * CROWD_KIB * 1024))
 
 readonly CHANGE_MS=1000 CHANGE_AFTER_S=2
@@ -413,11 +415,16 @@ crowd_member() {
 	done
 }
 
+crowd_bytes() {
+	stat -c %s "$MNT"/file* | awk '{ sum += $1 } END { printf "%.0f", sum }'
+}
+
 test_crowd() {
-	local i dirty peak=0 least writers=()
+	local i dirty peak=0 least before after writers=()
 	if ! has_limit; then
 		skip_test "crowd: dirty memory stays near twice the limit" "no max_drain_ms"
 		skip_test "crowd: each writer gets on" "no max_drain_ms"
+		skip_test "crowd: nobody waits for a device that stands still" "no max_drain_ms"
 		return
 	fi
 	other_disk crowd fifo link_mbps=$CROWD_MBPS
@@ -432,13 +439,22 @@ test_crowd() {
 		dirty=$(dirty_bytes)
 		((dirty <= peak)) || peak=$dirty
 	done
+	least=$(stat -c %s "$MNT"/file* | sort -n | head -1)
+	wbdisk_set crowd stall_ms "$HARD_STALL_MS"
+	sleep 5
+	before=$(crowd_bytes)
+	sleep "$CROWD_STILL_S"
+	after=$(crowd_bytes)
+	wbdisk_set crowd stall_ms 0
 	wbdisk_set crowd link_mbps 1000
 	stop_tasks "${writers[@]}"
-	least=$(stat -c %s "$MNT"/file* | sort -n | head -1)
 	metric crowd_max_dirty "$peak"
 	note "limit $(drained) bytes, $peak dirty, the least of $CROWD files has $least"
 	check "crowd: dirty memory stays near twice the limit" [ "$peak" -le "$CROWD_MAX" ]
 	check "crowd: each writer gets on" [ "$least" -gt 0 ]
+	note "standing still: $((after - before)) bytes in $CROWD_STILL_S s"
+	check "crowd: nobody waits for a device that stands still" \
+		[ "$((after - before))" -ge "$((CROWD * CROWD_KIB * 1024))" ]
 	limit 0
 	disk_drop crowd
 }
@@ -888,7 +904,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [crowd]=2 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [crowd]=3 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk
