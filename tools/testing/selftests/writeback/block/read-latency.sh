@@ -15,7 +15,9 @@
 # drain_s is the time from dd's start to the end of sync.
 #
 # --probe=fsync appends 4 KiB to a file of its own and syncs it, 100 times a second,
-# as a small database does; its latencies are those of fsync(2).
+# as a small database does; its latencies are those of fsync(2).  --probe=direct writes
+# them with O_DIRECT and O_DSYNC into a file that has its blocks, as the redo log of a
+# larger one; direct_* are the latencies of write(2).
 #
 # --readers=0 leaves the writer alone with the disk: its speed, and no read metrics.
 #
@@ -45,7 +47,8 @@ readonly FIRST=(chrt -f 50 ionice -c 2 -n 4)
 readonly FIO_SEED_BASE=1000000
 # Replay: the report has 64 ms against 4.4 at p99.95.
 readonly REPLAY_FACTOR=5
-readonly PROBE_IOPS=100
+readonly PROBE_IOPS=100 PROBE_LOG_MIB=8
+readonly -A PROBE_VALUES=([fsync]=sync [direct]=write)
 readonly PERCENTILES=50:90:99:99.9:99.95:99.99
 # --saturate: 4 KiB at 100 MB/s take 41 us, so that the link allows 24400 IOPS
 # while a CPU of 10^9 instructions/s could do three times as many.
@@ -83,7 +86,8 @@ axis stack none 'none|linear|raid0' \
 	"what the file system is on: the disk, dm-linear over it, a RAID0 of two such disks"
 axis trace-control 0 flag \
 	"record bytes in flight, limit and every read over time, for 'wb plot control'"
-axis probe none 'none|fsync' "beside the writer: append 4 KiB and fsync, 100 times a second"
+axis probe none 'none|fsync|direct' \
+	"beside the writer, 100 times a second: append 4 KiB and fsync, or write them with O_DIRECT and O_DSYNC"
 axis saturate 0 flag "20 readers without a rate limit on a link of 100 MB/s" local
 axis trace 0 flag "also run xfsdist or ext4dist, biolatency and perf stat" local
 measures_load
@@ -214,6 +218,11 @@ run_readers() {
 
 # run_probe(json)
 run_probe() {
+	if [ "${OPT[probe]}" = direct ]; then
+		run_fio "$1" --name=probe --filename="$MNT/probe" --rw=write --direct=1 --sync=dsync \
+			--rate_iops="$PROBE_IOPS" --size="${PROBE_LOG_MIB}m"
+		return
+	fi
 	# The file never comes to its end, and fill_device keeps fio from making it
 	# that long at once: every write appends.
 	run_fio "$1" --name=probe --filename="$MNT/probe" --rw=write --fsync=1 \
@@ -280,12 +289,13 @@ writer_report() {
 	metric "drain_s$1" "$(calc "$DRAIN_US / 1e6")"
 }
 
-# probe_report(suffix) - metrics of the fsyncs
+# probe_report(suffix) - metrics of the probe
 probe_report() {
-	metric "fsync_p50$1" "${P[p50]:-}"
-	metric "fsync_p99$1" "${P[p99]:-}"
-	metric "fsync_max$1" "${P[max]:-}"
-	metric "fsync_count$1" "${P[count]:-}"
+	local what=${OPT[probe]}
+	metric "${what}_p50$1" "${P[p50]:-}"
+	metric "${what}_p99$1" "${P[p99]:-}"
+	metric "${what}_max$1" "${P[max]:-}"
+	metric "${what}_count$1" "${P[count]:-}"
 }
 
 # latency_report(json, suffix) - metrics and histogram of the readers
@@ -337,6 +347,9 @@ run_combination() {
 	check "$label: settings took effect" queue_setup "$wbt"
 	dd if=/dev/zero of="$MNT/read" bs=1M count="$READ_FILE_MIB" conv=fsync 2> "$WB_OUT/layout.log" ||
 		die "cannot write the readers' file: $(tail -n 1 "$WB_OUT/layout.log")"
+	[ "${OPT[probe]}" != direct ] ||
+		dd if=/dev/zero of="$MNT/probe" bs=1M count="$PROBE_LOG_MIB" conv=fsync 2> "$WB_OUT/layout.log" ||
+		die "cannot write the log: $(tail -n 1 "$WB_OUT/layout.log")"
 	sync
 	echo 3 > "$VM/drop_caches"
 	for name in "${DISK_MODELS[@]}"; do
@@ -367,7 +380,7 @@ run_combination() {
 
 	[ ! -s "$json" ] || fio_values "$json" V
 	[ ! -s "$json.err" ] || note_file "$json.err"
-	[ ! -s "$probe" ] || fio_sync_values "$probe" P
+	[ ! -s "$probe" ] || "fio_${PROBE_VALUES[${OPT[probe]}]}_values" "$probe" P
 	[ ! -s "$probe.err" ] || note_file "$probe.err"
 	[ -z "$fio_pid" ] || latency_report "$json" "$suffix"
 	writer_report "$suffix" "$writer"
@@ -378,7 +391,7 @@ run_combination() {
 
 	check "$label: no I/O error" \
 		[ "$fio_rc $probe_rc $dd_rc ${V[error]:-none} ${P[error]:-none}" = "0 0 0 0 0" ]
-	[ -z "$probe_pid" ] || check "$label: fsync probe ran to its end" \
+	[ -z "$probe_pid" ] || check "$label: ${OPT[probe]} probe ran to its end" \
 		holds "${P[count]:-0} > 0 && ${P[ms]:-0} >= 900 * ${OPT[runtime]}"
 	[ -z "$fio_pid" ] || readers_check "$label"
 	[ "${OPT[trace-control]}" = 0 ] || check "$label: the control loop was recorded" \

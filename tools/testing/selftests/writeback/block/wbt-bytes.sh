@@ -9,6 +9,7 @@
 #	tags	with one or two tags, one that is freed goes to a read that waits for
 #		it, and with one no write waits for it, too
 #	raw	small bios that go on where the last one ended are one write
+#	rare	one read a second, or one small write with O_DIRECT, keeps the bound
 #	alone	without readers no more is in the disk than by requests
 #	leave	without readers the bound goes, and comes back with them
 #
@@ -25,11 +26,14 @@ readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 readonly WINDOWS_MIN=4
 # The control must exceed the bound by this factor.
 readonly CONTROL_FACTOR=2
-readonly LEAVE_MS=500
+# Who read within so long reads, and what is held then is gone soon after it.
+readonly READER_MS=5000 LEAVE_MS=5200
+# What a disk is given until its rate is known, bytes; of at most eight reads.
+readonly RARE_AHEAD=524288 RARE_MIN=6 RARE_MIB=128
 readonly ALONE_MIB=64 ALONE_MBPS=40
-# A write that waits for a request when the first read comes goes as it is: on this
-# disk, one of 1 MiB behind what is there takes 7 ms, and sets out when as much is done.
-readonly OBEY_MS=20
+# A write that waits for a tag when the first read comes goes as it is.  Who waits is
+# woken when four of 32 are free: with 1.25 MiB each, that is 35 ms on this disk.
+readonly OBEY_MS=40
 # Of a write to a disk without a file system; half of the least that a request may be.
 readonly MERGED=32768
 readonly STICK_MIB=16 STICK_IOPS=100 RAW_PERCENT=15
@@ -45,6 +49,8 @@ about not_fast "where fio, which spins while it waits, takes minutes"
 measures 'bytes_leave, bytes_obey' ms lower \
 	"from the last read to more than the bound; from the first one to the last write above it"
 measures bytes_raw ratio lower "to a stick without a file system: time by bytes over that by requests"
+measures 'bytes_rare_read, bytes_rare_write' bytes lower \
+	"most bytes of writes ahead of one read a second, or of one small write with O_DIRECT"
 measures bytes_alone ratio lower \
 	"without readers: most bytes of the flusher's writes in the disk, over that by requests"
 measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
@@ -396,6 +402,41 @@ test_tags() {
 	disk_teardown
 }
 
+# ---- somebody comes now and then -------------------------------------------
+
+# The file has its blocks, and is no longer than it was: nothing else is written at once.
+test_rare() {
+	local kind policy count most
+	fresh fifo xfs none "" link_mbps="$SLOW_MBPS"
+	set_dirty background_bytes "$MIB"
+	for kind in read write; do
+		for policy in requests bytes; do
+			queue_set wbt_policy "$policy"
+			trace_clear
+			fio_start --name=rare --rw="rand$kind" --rate_iops=1 --runtime=8s
+			sleep .5
+			start dd if=/dev/zero of="$MNT/write" bs=1M count="$RARE_MIB" conv=notrunc
+			wait
+			read -r count most < <(events | awk -v kind="$kind" '
+				$1 == "wbdisk_queue" && $5 == kind && $6 != "fua" && $8 == 4096 {
+					count++
+					if ($10 > most) most = $10
+				}
+				END { print count + 0, most + 0 }')
+			if [ "$policy" = requests ]; then
+				check "rare: with requests, a $kind finds more than $RARE_AHEAD bytes" \
+					[ "$most" -gt "$((CONTROL_FACTOR * RARE_AHEAD))" ]
+				continue
+			fi
+			metric "bytes_rare_$kind" "$most"
+			check "rare: none of at least $RARE_MIN ${kind}s finds more than $RARE_AHEAD bytes" \
+				holds "$count >= $RARE_MIN && $most <= $RARE_AHEAD"
+		done
+		sync
+	done
+	disk_teardown
+}
+
 # ---- nobody reads ----------------------------------------------------------
 
 # The next read comes behind all of it, and so do another cgroup's writes. The flusher
@@ -408,7 +449,7 @@ test_alone() {
 	set_dirty background_bytes "$MIB"
 	for policy in requests bytes; do
 		queue_set wbt_policy "$policy"
-		sleep .5
+		sleep "$((LEAVE_MS / 1000 + 1))"
 		stats_reset
 		dd if=/dev/zero of="$MNT/write" bs=1M count="$ALONE_MIB" conv=notrunc status=none
 		sleep "$((ALONE_MIB / ALONE_MBPS + 2))"
@@ -427,11 +468,13 @@ test_alone() {
 test_leave() {
 	local limit max_io leave obey largest
 	fresh fifo xfs none "" link_mbps=150
-	start dd if=/dev/zero of="$MNT/write" bs=1M count=360
-	sleep .2
+	set_dirty background_bytes "$MIB"
 	trace_clear
-	# With readers, without, and with them again.
-	fio_start --name=first --runtime=600ms --name=second --startdelay=1200ms --runtime=500ms
+	# With those who read a while ago, without, and with readers again.
+	fio_start --name=first --runtime=600ms \
+		--name=second --startdelay="$((600 + LEAVE_MS + 800))ms" --runtime=500ms
+	sleep "$((READER_MS / 1000))"
+	start dd if=/dev/zero of="$MNT/write" bs=1M count=360
 	wait
 	measure "$DISK_NAME"
 	limit=${SEEN[limit]} max_io=${SEEN[max_io]}
@@ -464,11 +507,13 @@ test_leave() {
 		}')
 	metric bytes_leave "$leave"
 	metric bytes_obey "$obey"
+	check "leave: who read $READER_MS ms ago does not wait for more than the bound" \
+		holds "$leave >= $READER_MS - 2"
 	check "leave: without readers there is more than the bound after $LEAVE_MS ms" \
 		holds "$leave <= $LEAVE_MS"
 	check "leave: from the first read on, no write enters that does not fit" \
 		holds "$obey <= $OBEY_MS"
-	note "largest request $LEAVE_MS ms after that: $largest"
+	note "largest request 300 ms after that: $largest"
 	check "leave: and then they are small again" holds "$largest > 0 && $largest <= $max_io"
 	sync
 	disk_teardown
@@ -477,7 +522,7 @@ test_leave() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 76
+ktap_set_plan 81
 test_sysfs
 test_flips
 test_bound
@@ -486,6 +531,7 @@ test_stack raid0
 test_raw
 test_tags 2
 test_tags 1
+test_rare
 test_alone
 test_leave
 check_dmesg

@@ -68,10 +68,10 @@ struct wblaw {
 	void *priv;
 };
 
-/* Readers count for 300 ms after a read. */
+/* Readers count for 5 s after a read. */
 static inline bool wblaw_active(const struct wblaw *s)
 {
-	return s->reads || (s->last_read && s->now < s->last_read + 300 * NSEC_PER_MSEC);
+	return s->reads || (s->last_read && s->now < s->last_read + 5 * NSEC_PER_SEC);
 }
 
 extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;

@@ -17,6 +17,9 @@ measures_load() {
 	measures 'fsync_P[_X], fsync_max[_X]' us lower \
 		"latency of fsync(2) of 4 KiB appended: --probe=fsync"
 	measures 'fsync_count[_X]' count - "how many fsyncs there were"
+	measures 'direct_P[_X], direct_max[_X]' us lower \
+		"latency of write(2) of 4 KiB with O_DIRECT and O_DSYNC: --probe=direct"
+	measures 'direct_count[_X]' count - "how many of these writes there were"
 	measures 'cpu_idle[_X]' percent - \
 		"share of the guest's CPU time spent idle; near 0 the CPU and not the disk was measured"
 	measures 'disk_inflight_write_peak_bytes[_X]' bytes - \
@@ -62,6 +65,14 @@ fio_sync_values() {
 	json_values "$1" "$2" '.jobs[0] | .error as $error | .write.runtime as $ms | .sync |
 		(.lat_ns | pXX, "max \(.max / 1000)"),
 		"count \(.total_ios)", "ms \($ms)", "error \($error)"'
+}
+
+# fio_write_values(json, var) - the same of the writes of a job
+fio_write_values() {
+	# shellcheck disable=SC2016 # jq's variables
+	json_values "$1" "$2" '.jobs[0] | .error as $error | .write |
+		(.clat_ns | pXX, "max \(.max / 1000)"),
+		"count \(.total_ios)", "ms \(.runtime)", "error \($error)"'
 }
 
 # fio_bins(json) - print every latency that occurred and how often: "us,count"
