@@ -291,11 +291,17 @@ writer_report() {
 
 # probe_report(suffix) - metrics of the probe
 probe_report() {
-	local what=${OPT[probe]}
-	metric "${what}_p50$1" "${P[p50]:-}"
-	metric "${what}_p99$1" "${P[p99]:-}"
-	metric "${what}_max$1" "${P[max]:-}"
-	metric "${what}_count$1" "${P[count]:-}"
+	if [ "${OPT[probe]}" = direct ]; then
+		metric "direct_p50$1" "${P[p50]:-}"
+		metric "direct_p99$1" "${P[p99]:-}"
+		metric "direct_max$1" "${P[max]:-}"
+		metric "direct_count$1" "${P[count]:-}"
+		return
+	fi
+	metric "fsync_p50$1" "${P[p50]:-}"
+	metric "fsync_p99$1" "${P[p99]:-}"
+	metric "fsync_max$1" "${P[max]:-}"
+	metric "fsync_count$1" "${P[count]:-}"
 }
 
 # latency_report(json, suffix) - metrics and histogram of the readers

@@ -10,6 +10,7 @@
 #		it, and with one no write waits for it, too
 #	raw	small bios that go on where the last one ended are one write
 #	rare	one read a second, or one small write with O_DIRECT, keeps the bound
+#	think	behind a buffer that hides its queue, who reads in bursts waits for it once
 #	alone	without readers no more is in the disk than by requests
 #	leave	without readers the bound goes, and comes back with them
 #
@@ -20,6 +21,8 @@
 . "$(dirname "$0")/../lib/functions.sh"
 # shellcheck source=../lib/by-bytes.sh
 . "$WB_DIR/lib/by-bytes.sh"
+# shellcheck source=../lib/fio.sh
+. "$WB_DIR/lib/fio.sh"
 
 readonly LOAD_MIB=96 RAW_MIB=64 FLUSH_MIB=4
 # Windows of 25 ms with readers, of at least 0.1 s that a load takes.
@@ -30,6 +33,8 @@ readonly CONTROL_FACTOR=2
 readonly READER_MS=5000 LEAVE_MS=5200
 # What a disk is given until its rate is known, bytes; of at most eight reads.
 readonly RARE_AHEAD=524288 RARE_MIN=6 RARE_MIB=128
+# A quarter of what the buffer hides.
+readonly THINK_MIB=960 THINK_US=65000
 readonly ALONE_MIB=64 ALONE_MBPS=40
 # A write that waits for a tag when the first read comes goes as it is.  Who waits is
 # woken when four of 32 are free: with 1.25 MiB each, that is 35 ms on this disk.
@@ -51,6 +56,7 @@ measures 'bytes_leave, bytes_obey' ms lower \
 measures bytes_raw ratio lower "to a stick without a file system: time by bytes over that by requests"
 measures 'bytes_rare_read, bytes_rare_write' bytes lower \
 	"most bytes of writes ahead of one read a second, or of one small write with O_DIRECT"
+measures bytes_think us lower "behind a buffer that hides its queue: median read of those in bursts"
 measures bytes_alone ratio lower \
 	"without readers: most bytes of the flusher's writes in the disk, over that by requests"
 measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
@@ -428,12 +434,35 @@ test_rare() {
 					[ "$most" -gt "$((CONTROL_FACTOR * RARE_AHEAD))" ]
 				continue
 			fi
-			metric "bytes_rare_$kind" "$most"
+			if [ "$kind" = read ]; then
+				metric bytes_rare_read "$most"
+			else
+				metric bytes_rare_write "$most"
+			fi
 			check "rare: none of at least $RARE_MIN ${kind}s finds more than $RARE_AHEAD bytes" \
 				holds "$count >= $RARE_MIN && $most <= $RARE_AHEAD"
 		done
 		sync
 	done
+	disk_teardown
+}
+
+# Flash that takes 0.26 s for what its buffer hides. Whoever thinks for a while finds it
+# full, once: what is late when nobody reads any more is not late for another reason.
+test_think() {
+	local -A V=()
+	fresh sata xfs none "" write_buffer_kib=16384 channels=1 dies_per_channel=2 prog_kib=64 t_prog_ns=2000000
+	set_dirty background_bytes "$MIB"
+	start dd if=/dev/zero of="$MNT/write" bs=1M count="$THINK_MIB"
+	fio_start --name=think --rate_iops=200 --thinktime=2s --thinktime_blocks=20 --runtime=14s \
+		--output-format=json --output="$WB_OUT/think.json"
+	wait
+	fio_values "$WB_OUT/think.json" V
+	note "think: ${V[ios]:-0} reads, median ${V[p50]:-0} us, p90 ${V[p90]:-0} us"
+	metric bytes_think "${V[p50]:-}"
+	check "think: the median read of a burst takes no more than $THINK_US us" \
+		holds "${V[ios]:-0} >= 40 && ${V[p50]:-1e9} <= $THINK_US"
+	sync
 	disk_teardown
 }
 
@@ -522,7 +551,7 @@ test_leave() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 81
+ktap_set_plan 82
 test_sysfs
 test_flips
 test_bound
@@ -532,6 +561,7 @@ test_raw
 test_tags 2
 test_tags 1
 test_rare
+test_think
 test_alone
 test_leave
 check_dmesg

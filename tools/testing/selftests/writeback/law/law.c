@@ -43,6 +43,14 @@ static void law_read(struct wblaw *s, u64 latency)
 	reads->nr++;
 }
 
+/* As in blk-wbt.c. */
+static bool law_active(const struct wblaw *s)
+{
+	const struct wbt_law *law = s->priv;
+
+	return law->pace ? wblaw_active(s) : wblaw_read_within(s, 5 * NSEC_PER_SEC);
+}
+
 static u64 law_window(struct wblaw *s)
 {
 	struct state *state = s->priv;
@@ -54,7 +62,7 @@ static u64 law_window(struct wblaw *s)
 	memset(&state->reads, 0, sizeof(state->reads));
 	if (getenv("WBLAW_TRACE")) {
 		fprintf(stderr, "%.3f active=%d held=%d inflight=%u,%lu limit=%lu max_io=%u ",
-			s->now / 1e9, wblaw_active(s), s->held, s->inflight,
+			s->now / 1e9, law_active(s), s->held, s->inflight,
 			s->inflight_bytes, law->limit, law->max_io);
 		fprintf(stderr, "rate=%lu least=%lu gain=%u best=%lu draining=%d starting=%d ",
 			wbt_law_rate(law), wbt_law_least(law), law->gain,
@@ -68,7 +76,7 @@ static u64 law_window(struct wblaw *s)
 
 static u64 law_wait(struct wblaw *s, u32 bytes)
 {
-	if (!wblaw_active(s))
+	if (!law_active(s))
 		return 0;
 	return wbt_law_wait(s->priv, s->now, s->inflight, s->inflight_bytes,
 			    bytes);
@@ -76,7 +84,7 @@ static u64 law_wait(struct wblaw *s, u32 bytes)
 
 static u64 law_max_io(struct wblaw *s)
 {
-	if (!wblaw_active(s))
+	if (!law_active(s))
 		return U64_MAX;
 	return ((struct wbt_law *)s->priv)->max_io;
 }

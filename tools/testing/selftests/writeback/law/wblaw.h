@@ -68,10 +68,16 @@ struct wblaw {
 	void *priv;
 };
 
-/* Readers count for 5 s after a read. */
+/* Is one at the disk, or was within this time? */
+static inline bool wblaw_read_within(const struct wblaw *s, u64 nsec)
+{
+	return s->reads || (s->last_read && s->now < s->last_read + nsec);
+}
+
+/* Readers count for 300 ms after a read, unless a law says otherwise. */
 static inline bool wblaw_active(const struct wblaw *s)
 {
-	return s->reads || (s->last_read && s->now < s->last_read + 5 * NSEC_PER_SEC);
+	return wblaw_read_within(s, 300 * NSEC_PER_MSEC);
 }
 
 extern const struct wblaw_ops wblaw_none, wblaw_requests, wblaw_share, wblaw_kyber, wblaw_law;
