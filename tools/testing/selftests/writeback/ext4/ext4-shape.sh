@@ -39,7 +39,7 @@ about replays "none: tests appends beside writeback; skips on a kernel that does
 about wall 30
 about programs awk dd filefrag mke2fs e2fsck xfs_io sha256sum
 about kernel FTRACE
-about series
+about series 6.12
 axis mib 256 '1..9999 MiB' "size of the file appended to"
 measures 'shape_endio_splits_X, shape_extents_X' count lower \
 	"extents split at the end of I/O, and left, after an append beside writeback"
@@ -198,7 +198,7 @@ run_killed() {
 
 wb_begin
 need_wbdisk
-ext4_need alloc_ahead_kb "this kernel's ext4 ignores dioread_nolock with nodelalloc"
+ext4_need alloc_ahead_kb "this kernel's ext4 allocates page by page without delalloc"
 [ -d "$TRACING/events/ext4/ext4_ext_split_endio" ] || skip_all "this kernel's ext4 does not trace splits"
 ktap_set_plan $((3 * 4 + 8 + 7 + 2 + 1))
 run_append 1M "${OPT[mib]}" 1M

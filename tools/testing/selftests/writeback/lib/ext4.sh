@@ -80,14 +80,21 @@ ext4_need() {
 	disk_teardown
 }
 
-# ext4_need_dioread_nolock() - skip the case if this kernel's ext4 ignores dioread_nolock
-# with nodelalloc: it is in force by default then, for nothing
-ext4_need_dioread_nolock() {
+# ext4_of_series() - does this ext4 heed dioread_nolock with nodelalloc? Else it is in
+# force by default then, for nothing
+ext4_of_series() {
+	local heeds=0
 	disk_raw fifo capacity_mib=64
 	ext4_new nodelalloc
-	grep -qx nodioread_nolock "/proc/fs/ext4/$DISK_NAME/options" ||
-		skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
+	grep -qx nodioread_nolock "/proc/fs/ext4/$DISK_NAME/options" || heeds=1
+	umount_fs "$MNT"
 	disk_teardown
+	return $heeds
+}
+
+# ext4_need_dioread_nolock() - skip the case if this kernel's ext4 ignores that with nodelalloc
+ext4_need_dioread_nolock() {
+	ext4_of_series || skip_all "this kernel's ext4 ignores dioread_nolock with nodelalloc"
 }
 
 # ext4_ends_delalloc() - does a remount end delayed allocation? Newer kernels refuse that

@@ -9,9 +9,10 @@
  * KEEP_SIZE, write through mmap, read, fsync, sync_file_range, drop the cache of a
  * file.  After each one that reads, and at the end of all files with their caches
  * dropped, content and size must equal the model's.  A write that returns less, or
- * ENOSPC or EDQUOT, is taken over as far as it came.
+ * ENOSPC or EDQUOT, is taken over as far as it came; after an fsync that does so the
+ * file starts over.
  *
- * Prints "ops N bytes N short N" and exits 0; 1 with a line for the first
+ * Prints "ops N bytes N short N lost N" and exits 0; 1 with a line for the first
  * difference (file, operation number, offset, got, expected) or an unexpected
  * error; 2 on bad usage.  Prints each operation to standard error if the
  * environment has MODEL_TRACE.
@@ -47,7 +48,7 @@ struct file {
 
 static struct file files[FILES];
 static long op;
-static unsigned long written, shorts;
+static unsigned long written, shorts, lost;
 static unsigned char buf[MAX_SIZE];
 static int tracing;
 
@@ -155,6 +156,27 @@ static void op_write(struct file *f, size_t off)
 		f->size = off + n;
 }
 
+/* Nobody knows what is there. */
+static void start_over(struct file *f)
+{
+	if (ftruncate(f->fd, 0))
+		die("truncate %s: %s", f->path, strerror(errno));
+	memset(f->data, 0, MAX_SIZE);
+	f->size = 0;
+}
+
+/* Data that a full disk has no room for may be lost, if this says so. */
+static void op_fsync(struct file *f)
+{
+	note(f, "fsync", 0, 0);
+	if (!fsync(f->fd))
+		return;
+	if (!no_room(errno))
+		die("fsync %s: %s", f->path, strerror(errno));
+	lost++;
+	start_over(f);
+}
+
 static void op_truncate(struct file *f)
 {
 	size_t size = rnd(4) ? offset(f) : rnd(f->size + 1);
@@ -171,6 +193,11 @@ static void op_fallocate(struct file *f, int mode)
 {
 	size_t off = offset(f), len = length(MAX_WRITE);
 
+	/* Whole pages take another way. */
+	if (rnd(2)) {
+		off -= off % PAGE;
+		len += -len % PAGE;
+	}
 	if (len > MAX_SIZE - off)
 		len = MAX_SIZE - off;
 	note(f, "fallocate", off, len);
@@ -181,10 +208,7 @@ static void op_fallocate(struct file *f, int mode)
 		if (!no_room(errno) || (mode & FALLOC_FL_PUNCH_HOLE))
 			die("fallocate %d %s: %s", mode, f->path, strerror(errno));
 		shorts++;
-		if (ftruncate(f->fd, 0))
-			die("truncate %s: %s", f->path, strerror(errno));
-		memset(f->data, 0, MAX_SIZE);
-		f->size = 0;
+		start_over(f);
 		return;
 	}
 	if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
@@ -245,9 +269,7 @@ static void step(void)
 		op_mmap(f);
 		break;
 	case 14:
-		note(f, "fsync", 0, 0);
-		if (fsync(f->fd))
-			die("fsync %s: %s", f->path, strerror(errno));
+		op_fsync(f);
 		break;
 	case 15:
 		note(f, "sync_file_range", 0, 0);
@@ -290,11 +312,10 @@ int main(int argc, char **argv)
 		step();
 	for (i = 0; i < FILES; i++) {
 		compare(&files[i], 0, MAX_SIZE);
-		if (fsync(files[i].fd))
-			die("fsync %s: %s", files[i].path, strerror(errno));
+		op_fsync(&files[i]);
 		posix_fadvise(files[i].fd, 0, 0, POSIX_FADV_DONTNEED);
 		compare(&files[i], 0, MAX_SIZE);
 	}
-	printf("ops %ld bytes %lu short %lu\n", ops, written, shorts);
+	printf("ops %ld bytes %lu short %lu lost %lu\n", ops, written, shorts, lost);
 	return 0;
 }
