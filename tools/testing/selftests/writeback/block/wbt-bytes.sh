@@ -42,6 +42,8 @@ readonly OBEY_MS=40
 # Of a write to a disk without a file system; half of the least that a request may be.
 readonly MERGED=32768
 readonly STICK_MIB=16 STICK_IOPS=100 RAW_PERCENT=15
+# More than is held, on a slow disk; for each write that may be held.
+readonly HELD_FILE_MIB=384 HELD_MBPS=40 HELD_MIB=4
 readonly HUGE=9223372036854775807	# largest s64: in ns it is none any more
 
 about title \
@@ -59,6 +61,7 @@ measures 'bytes_rare_read, bytes_rare_write' bytes lower \
 measures bytes_think us lower "behind a buffer that hides its queue: median read of those in bursts"
 measures bytes_alone ratio lower \
 	"without readers: most bytes of the flusher's writes in the disk, over that by requests"
+measures bytes_held bytes lower "most bytes of writes held while somebody reads"
 measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
 case_parse "$@"
 
@@ -369,6 +372,8 @@ readonly PASS=1
 # it: every time, not just when the log is written, which is not held.
 readonly PASSED_PERCENT=5
 readonly TAGS_MIB=256
+# Of a request, or with one tag a read would wait longer where folios are large.
+readonly TAGS_KIB=512
 
 # passed() - reads, the most writes that pass one of them between its submission and
 # the disk, and how many are passed at all
@@ -391,6 +396,7 @@ passed() {
 test_tags() {
 	local tags=$1 reads most passed READER_FIRST=()
 	fresh fifo xfs none "" link_mbps=150 latency_ns=150000 queue_depth="$tags"
+	queue_set max_sectors_kb $TAGS_KIB
 	set_dirty background_bytes $((FLUSH_MIB * MIB))
 	readers_run --name=reader --rate_process=poisson
 	trace_disks
@@ -548,10 +554,40 @@ test_leave() {
 	disk_teardown
 }
 
+# ---- large bios ------------------------------------------------------------
+
+# Where folios are large, a bio can have many MiB: a count of bios bounds nothing. What
+# is held is memory that its cgroup cannot have back.
+test_held() {
+	local held most=0 tags room largest
+	fresh fifo xfs none "" link_mbps="$HELD_MBPS"
+	set_dirty background_bytes "$MIB"
+	set_dirty bytes $((HELD_FILE_MIB * MIB))
+	readers_start
+	tags=$(bytes_get "$DISK_NAME" tags)
+	trace_disks
+	start dd if=/dev/zero of="$MNT/write" bs=1M count="$HELD_FILE_MIB" status=none
+	while [ -e "/proc/$STARTED" ]; do
+		held=$(bytes_get "$DISK_NAME" held_bytes)
+		most=$((held > most ? held : most))
+		sleep .02
+	done
+	readers_stop
+	room=$((tags * 3 / 4 > 16 ? tags * 3 / 4 : 16))
+	largest=$(events | awk '$1 == "block_bio_queue" && $8 > most { most = $8 } END { print most * 512 }')
+	note "the largest bio has $largest bytes"
+	metric bytes_held "$most"
+	check "held: no more than $HELD_MIB MiB for each of $room writes, and one bio" \
+		[ "$most" -le $((room * HELD_MIB * MIB + largest)) ]
+	check "held: something was" [ "$most" -gt 0 ]
+	sync
+	disk_teardown
+}
+
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 82
+ktap_set_plan 84
 test_sysfs
 test_flips
 test_bound
@@ -564,5 +600,6 @@ test_rare
 test_think
 test_alone
 test_leave
+test_held
 check_dmesg
 ktap_finished

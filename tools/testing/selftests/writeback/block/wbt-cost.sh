@@ -4,6 +4,9 @@
 # What throttling of writeback costs in CPU time, where there is nothing to throttle:
 # 4-KiB O_DIRECT reads, and buffered writes with their writeback, on a null_blk that
 # completes at once.  The CPU is always busy, so the time that passes is CPU time.
+# Who read a moment ago still reads for the throttling, and so does who waits for small
+# writes: pages are written and synced right after the reads, and once more, by nobody
+# who waits, when reads are forgotten.
 #
 # Each is measured with writeback throttling as the kernel sets it and without it
 # (wbt_lat_usec 0), and where there is a choice, with each policy.  Two kernels are
@@ -18,22 +21,27 @@ readonly NULLB=/sys/kernel/config/nullb/wb-cost DISK=wb-cost
 readonly BLOCK_KIB=4 READS=100000 WRITE_MIB=192
 # After a change of settings, for what it leaves to RCU and workers.
 readonly SETTLE=.3	# seconds
+readonly FORGET=5.5	# for reads to be forgotten; five seconds in the series
 readonly ROUNDS=3	# in turn, so that no setting is always the first
 readonly MAX_IDLE_PCT=1
 # The most that counting may cost, against no throttling at all: a guard, not what is
 # expected.
 readonly MAX_COST_PCT=5
+# Pages that are synced, or written beside reads, may be held, each a bio that is looked
+# at twice: what that costs does not depend on what else a page costs.
+readonly MAX_HELD_NS=300
 
 about title \
 	"CPU time per O_DIRECT read and per page written on a null_blk, with throttling, without, and by policy"
 about replays "none: what counting costs where there is nothing to throttle"
-about programs dd awk
+about programs dd awk xfs_io
 about kernel BLK_DEV_NULL_BLK BLK_WBT BLK_WBT_MQ MQ_IOSCHED_DEADLINE MQ_IOSCHED_KYBER
 about not_fast "where computing costs nothing"
 axis sched none 'none|mq-deadline|kyber' "I/O scheduler of the disk"
 measures cpu_idle percent - "share of CPU time that was idle, at most"
 measures 'cost_read_ns_X, cost_write_ns_X' ns lower \
 	"CPU time per 4-KiB O_DIRECT read, per page written; X: default, off, or the policy"
+measures cost_synced_ns_X ns lower "the same per page written right after reads, and synced"
 case_parse "$@"
 
 queue_file() {
@@ -67,7 +75,7 @@ ns_per_block() {
 	dd_rate "$1" | awk -v block=$((BLOCK_KIB * 1024)) '{ printf "%.6g", 1e9 * $2 / ($1 / block) }'
 }
 
-declare -A READ WRITE	# ns of each round
+declare -A READ WRITE SYNCED	# ns of each round
 IDLE_MAX=0	# most idle time of a dd, percent
 
 # timed_dd(options...) - its log is WB_OUT/dd.log
@@ -80,6 +88,20 @@ timed_dd() {
 	IDLE_MAX=$(calc "$idle > $IDLE_MAX ? $idle : $IDLE_MAX")
 }
 
+# ns_per_page_flushed() - of a dd, and of what sends its pages off as the flusher does;
+# the last one to close a disk would sync it
+ns_per_page_flushed() {
+	local start end opened
+	exec {opened}<> "/dev/$DISK"
+	now_us start
+	dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" status=none
+	xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "/dev/$DISK" || die "sync_range"
+	now_us end
+	sync
+	exec {opened}>&-
+	calc "($end - $start) * 1000 / ($WRITE_MIB * 1024 / $BLOCK_KIB)"
+}
+
 # measure(setting) - one round
 measure() {
 	throttle "$1" || die "cannot set throttling to $1"
@@ -88,7 +110,9 @@ measure() {
 	timed_dd if="/dev/$DISK" of=/dev/null bs="${BLOCK_KIB}k" count="$READS" iflag=direct
 	READ[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
 	timed_dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" conv=fsync
-	WRITE[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
+	SYNCED[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
+	sleep "$FORGET"
+	WRITE[$1]+=" $(ns_per_page_flushed)"
 }
 
 # median(numbers)
@@ -111,9 +135,9 @@ if [ -e "$(queue_file wbt_policy)" ]; then
 	settings+=(requests)
 fi
 
-ktap_set_plan 4
+ktap_set_plan 5
 measure default	# warms up
-READ=() WRITE=() IDLE_MAX=0
+READ=() WRITE=() SYNCED=() IDLE_MAX=0
 for ((i = 0; i < ROUNDS; i++)); do
 	for setting in "${settings[@]}"; do
 		measure "$setting"
@@ -125,10 +149,13 @@ check "the CPU was busy all the time" holds "$IDLE_MAX <= $MAX_IDLE_PCT"
 for setting in "${settings[@]}"; do
 	metric "cost_read_ns_$setting" "$(median "${READ[$setting]}")"
 	metric "cost_write_ns_$setting" "$(median "${WRITE[$setting]}")"
+	metric "cost_synced_ns_$setting" "$(median "${SYNCED[$setting]}")"
 done
 check "a direct read costs at most $MAX_COST_PCT % more than without throttling" \
 	holds "$(median "${READ[default]}") <= $(median "${READ[off]}") * (1 + $MAX_COST_PCT / 100)"
 check "so does a page written" \
 	holds "$(median "${WRITE[default]}") <= $(median "${WRITE[off]}") * (1 + $MAX_COST_PCT / 100)"
+check "a page synced costs at most $MAX_HELD_NS ns more" \
+	holds "$(median "${SYNCED[default]}") <= $(median "${SYNCED[off]}") + $MAX_HELD_NS"
 check_dmesg
 ktap_finished
