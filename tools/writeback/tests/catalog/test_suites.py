@@ -80,9 +80,14 @@ def test_what_tests_the_series_is_left_out_on_stock_and_said_so() -> None:
     every = {c.case for c in cells}
     ran = {kernel: {j.case for j in suites.jobs(cells, ["stock", "patched", "tree"], [1, 2]) if j.kernel == kernel}
            for kernel in ("stock", "patched", "tree")}
+    of_mainline = {c.case for c in cells} - {j.case for j in suites.jobs(cells, ["patched@7.3"], [1])}
     assert ran == {"stock": every - series, "patched": every, "tree": every}
+    assert of_mainline == {c for c in series if axes.case(c).needs_series == "6.12"} != set()
     lines = suites.left_out(cells, ["stock", "patched"])
-    assert sorted(lines) == sorted(f"stock {c}: left out, it tests what the series changes" for c in series)
+    assert sorted(lines) == sorted(f"stock {c}: left out, it tests what the series changes"
+                                   + (" on 6.12" if c in of_mainline else "") for c in series)
+    assert {line.split(":")[0] for line in suites.left_out(cells, ["patched@7.3"])} == {
+        f"patched@7.3 {c}" for c in of_mainline}
     assert suites.left_out(cells, ["patched", "tree"]) == []
 
 

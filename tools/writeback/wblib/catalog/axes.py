@@ -97,8 +97,8 @@ class Case:
 
     guest_mib: RAM of the guest, which an axis "ram" overrides.  wall_s: about how long one seed takes on one
     core, for the first estimate of the time left.  needs_series: it tests what
-    the series changes, so that on the stock kernel it fails or skips; suites
-    leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
+    the series changes, "all" or on that line only, so that elsewhere it fails or
+    skips; suites leave it out there.  python: its guest has python3 and wb, as /opt/wb/wb.
     foreign: its guest has programs that only this case needs, own_programs.  smp: its
     virtual CPUs in the exact lane.  not_fast: why it says nothing in the fast lane.
     kernel: options that it needs.  once: what differs from its defaults where every case runs once.
@@ -110,7 +110,7 @@ class Case:
     axes: tuple[Axis, ...]
     guest_mib: int = 2048
     wall_s: int = 40
-    needs_series: bool = False
+    needs_series: str = ""
     python: bool = False
     foreign: bool = False
     smp: int = 1
@@ -152,7 +152,7 @@ def _axis(said: Mapping[str, Any]) -> Axis:
 def _case(said: Mapping[str, Any]) -> Case:
     return Case(said["name"], said["title"], said["replays"],
                 tuple(_axis(a) for a in said["axes"] if not a.get("local")), said["memory_mib"], said["wall_s"],
-                said.get("series", False), said.get("python", False), bool(said["own_programs"]), said["cpus"],
+                said.get("series", ""), said.get("python", False), bool(said["own_programs"]), said["cpus"],
                 said.get("not_fast", ""), tuple(Metrics(m["names"], m["unit"], m.get("better", ""), m["meaning"])
                                                 for m in said["metrics"]), tuple(said["programs"]),
                 tuple(said["own_programs"]), tuple(said["kernel"]), said.get("once", ""))
@@ -270,7 +270,8 @@ def describe(the_case: Case) -> str:
     """The text of ``wb list`` for one case."""
     lines = [f"{the_case.name}: {the_case.help}", f"    replays {the_case.incident}"]
     if the_case.needs_series:
-        lines.append("    suites run it on patched and tree only")
+        of_line = "" if the_case.needs_series == "all" else f" of {the_case.needs_series}"
+        lines.append(f"    suites run it on patched and tree{of_line} only")
     for axis in the_case.axes:
         lines.append(f"    --{axis.name} {axis.allowed()}  (default {axis.default or 'none'})")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from wblib.base.lines import LTS
 from wbtop.errors import WbError
 
 from . import axes as ax
@@ -274,7 +275,9 @@ def jobs(cells: Iterable[Cell], kernels: Sequence[str], seed_list: Sequence[int]
 
 
 def _runs_on(case: str, kernel: str) -> bool:
-    return kernel.partition("@")[0] != "stock" or not ax.case(case).needs_series
+    needs = ax.case(case).needs_series
+    name, _, line = kernel.partition("@")
+    return not needs or (name != "stock" and needs in ("all", line or LTS))
 
 
 def in_lane(lane: str, job: Job) -> Job | None:
@@ -295,6 +298,7 @@ def left_out(cells: Iterable[Cell], kernels: Sequence[str], lane: str = "exact")
     """A line for each case that ``jobs`` leaves out on one of ``kernels``, or ``in_lane`` in the fast lane."""
     names = list(dict.fromkeys(c.case for c in cells))
     return [f"{kernel} {case}: left out, it tests what the series changes"
+            + ("" if ax.case(case).needs_series == "all" else f" on {ax.case(case).needs_series}")
             for case in names for kernel in kernels if not _runs_on(case, kernel)] + \
            [f"{case}: left out of the fast lane, {ax.case(case).not_fast}"
             for case in names if lane == "fast" and ax.case(case).not_fast]

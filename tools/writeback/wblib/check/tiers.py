@@ -190,6 +190,8 @@ MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency di
             *(f"ext4-endio part={part}" for part in (
                 "nospace", "convert", "ioerror", "rewrite", "switch", "direct", "partial", "page", "quota", "trim")),
             "ext4-inline", "ext4-powercut", "dirty-limits", "dirty-time part=stick")
+# Random work that must lose nothing: the stock kernel of that line does.
+MAINLINE_PATCHED = ("ext4-model", "powercut cuts=20", "log-writes")
 
 
 def mainline(seed: int) -> Iterator[Verdict]:
@@ -204,6 +206,7 @@ def mainline(seed: int) -> Iterator[Verdict]:
         return
     kernel_names = [upstream.in_line(name, upstream.MAINLINE) for name in ("stock", "patched")]
     every = jobs([cell(words) for words in MAINLINE], kernel_names, [seed])
+    every += jobs([cell(words) for words in MAINLINE_PATCHED], kernel_names[1:], [seed])
     fast = [j for j in map(functools.partial(in_lane, "fast"), every) if j]
     fast.sort(key=lambda j: -ax.wall_s(j.case, j.axes))
     for result in runner.run_many(specs(fast, lane="fast")):

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wblib.base import fs
+from wblib.base.lines import LINES, LTS, MAINLINE
 from wblib.base.paths import BUILD, TOOLS
 from wblib.base.proc import run, say, sha256_file, sha256_text
 from wbtop.errors import WbError
 
-# The kernel lines that the patches are for.  LTS is the default.
-LTS, MAINLINE = "6.12", "7.3"
-LINES = (LTS, MAINLINE)
 # What the pins of a line are called in tools/writeback/base.
 _PINS = {LTS: "BASE", MAINLINE: "MAINLINE"}
 SRC = BUILD / "src"

@@ -7,7 +7,7 @@
 #		the commit write all of that first
 #	writers	fsyncs per second of many tasks that each write 16 KiB at random and
 #		fsync, with a journal of 128 MiB: unwritten blocks cost a second
-#		transaction each, for the conversion
+#		transaction each, for the conversion, as they do with delalloc
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -20,7 +20,7 @@ readonly FSYNC_S=0.15		# at most, where data need not be written
 readonly ORDERED_FACTOR=0.5	# of the time the dirty data takes, at least, where it must
 readonly JOURNAL_MIB=128
 readonly WRITER_MIB=4
-readonly WRITERS_RATIO=0.95	# against nodelalloc alone
+readonly WRITERS_RATIO=0.95	# against delalloc
 
 about title "fsync of a small file on ext4 while another one is dirty, and of many tasks at once"
 about replays \
@@ -85,8 +85,8 @@ run_fsync nodelalloc
 check "nodelalloc: a commit writes all new data" \
 	holds "$WORST >= $ORDERED_FACTOR * ${OPT[dirty-mib]} * 1.048576 / $DISK_MBPS"
 if [ "${OPT[writers]}" -gt 0 ]; then
-	run_writers delalloc
 	run_writers nodelalloc
+	run_writers delalloc
 	base=$IOPS
 	run_writers nodelalloc,dioread_nolock
 	check "many writers that fsync: no slower with dioread_nolock" \

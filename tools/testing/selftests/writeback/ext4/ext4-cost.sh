@@ -31,7 +31,7 @@ about title \
 about replays "none: tests allocation ahead of the copy; skips on a kernel without it"
 about wall 120
 about programs awk dd mke2fs e2fsck
-about series
+about series 6.12
 about not_fast "where computing costs nothing"
 axis mib 256 '1..16384 MiB' "size of each file written"
 axis_disk_set

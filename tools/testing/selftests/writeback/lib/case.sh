@@ -17,7 +17,8 @@ declare -a CASE_PROGRAMS CASE_OWN_PROGRAMS CASE_KERNEL
 #	programs	that it skips without
 #	own_programs	the same, of programs that no other case needs
 #	kernel		options that it needs, without CONFIG_
-#	series		it tests what is not in every kernel, and fails or skips without it
+#	series [LINE]	it tests what is not in every kernel, and fails or skips without it: in the
+#			series, or only in what that is for one line of kernels, such as 6.12
 #	python		it needs python3 and wb
 #	once		options (NAME=VALUE ...) where every case runs once: less than the defaults
 #	not_fast	why it says nothing where computing takes no time
@@ -26,7 +27,8 @@ about() {
 	shift
 	case $key in
 	title|replays|wall|memory|cpus|not_fast|once) ABOUT[$key]=$* ;;
-	series|python) ABOUT[$key]=1 ;;
+	series) ABOUT[series]=${1:-all} ;;
+	python) ABOUT[python]=1 ;;
 	programs) CASE_PROGRAMS+=("$@") ;;
 	own_programs) CASE_OWN_PROGRAMS+=("$@") ;;
 	kernel) CASE_KERNEL+=("$@") ;;

@@ -4,6 +4,7 @@
 #define _WBDISK_COMPAT_H
 
 #include <linux/hrtimer.h>
+#include <linux/slab.h>
 #include <linux/version.h>
 
 /* hrtimer_setup() replaced hrtimer_init() and a store to the member. */
@@ -16,6 +17,11 @@ hrtimer_setup(struct hrtimer *timer,
 	hrtimer_init(timer, clock_id, mode);
 	timer->function = function;
 }
+#endif
+
+/* Objects are allocated by type, not by size. */
+#ifndef kzalloc_obj
+#define kzalloc_obj(obj, gfp)	kzalloc(sizeof(obj), gfp)
 #endif
 
 /* Merging became the default, a driver can only forbid it. */

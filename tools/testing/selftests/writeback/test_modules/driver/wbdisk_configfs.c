@@ -392,7 +392,7 @@ static struct config_item *wbd_make_item(struct config_group *group,
 			return ERR_PTR(-EINVAL);
 	if (c - name > WBD_NAME_MAX)
 		return ERR_PTR(-ENAMETOOLONG);
-	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	dev = kzalloc_obj(*dev, GFP_KERNEL);
 	if (!dev)
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&dev->config_lock);
