@@ -76,30 +76,37 @@ ns_per_block() {
 }
 
 declare -A READ WRITE SYNCED	# ns of each round
-IDLE_MAX=0	# most idle time of a dd, percent
+IDLE_MAX=0	# most idle time while one was measured, percent
 
-# timed_dd(options...) - its log is WB_OUT/dd.log
-timed_dd() {
-	local before after idle
+# busy(command...) - its exit code; IDLE_MAX is the most idle time of any
+busy() {
+	local before after idle ret
 	cpu_snapshot before
-	dd "$@" 2> "$WB_OUT/dd.log" || die "dd $*: $(tail -n 1 "$WB_OUT/dd.log")"
+	"$@"
+	ret=$?
 	cpu_snapshot after
 	idle=$(cpu_idle_pct "$before" "$after")
 	IDLE_MAX=$(calc "$idle > $IDLE_MAX ? $idle : $IDLE_MAX")
+	return "$ret"
 }
 
-# ns_per_page_flushed() - of a dd, and of what sends its pages off as the flusher does;
-# the last one to close a disk would sync it
-ns_per_page_flushed() {
+# timed_dd(options...) - its log is WB_OUT/dd.log
+timed_dd() {
+	busy dd "$@" 2> "$WB_OUT/dd.log" || die "dd $*: $(tail -n 1 "$WB_OUT/dd.log")"
+}
+
+# write_flushed() - pages that are sent off as the flusher does; the last one to close a
+# disk would sync it.  FLUSHED_NS is the time per page
+write_flushed() {
 	local start end opened
 	exec {opened}<> "/dev/$DISK"
 	now_us start
-	dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" status=none
+	dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" status=none || die "cannot write"
 	xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "/dev/$DISK" || die "sync_range"
 	now_us end
+	FLUSHED_NS=$(calc "($end - $start) * 1000 / ($WRITE_MIB * 1024 / $BLOCK_KIB)")
 	sync
 	exec {opened}>&-
-	calc "($end - $start) * 1000 / ($WRITE_MIB * 1024 / $BLOCK_KIB)"
 }
 
 # measure(setting) - one round
@@ -112,7 +119,8 @@ measure() {
 	timed_dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" conv=fsync
 	SYNCED[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
 	sleep "$FORGET"
-	WRITE[$1]+=" $(ns_per_page_flushed)"
+	busy write_flushed
+	WRITE[$1]+=" $FLUSHED_NS"
 }
 
 # median(numbers)

@@ -69,7 +69,7 @@ run_zero() {
 	f=$MNT/file
 	# The end is in the second block.
 	xfs_io -f -c "pwrite -q -S 0x61 0 5000" -c fsync -c "fzero 4096 8192" "$f" || die "xfs_io"
-	check "$1: zeroes replace the last block of a file that grows" holds_bytes "$f" 0
+	check "$1: zeroes replace the last block of a file that grows" holds_bytes "$f" 000
 	xfs_io -c "pwrite -q -S 0x62 4096 4096" -c fsync "$f" || die "xfs_io"
 	ext4_remount "$1" || die "cannot mount with $1"
 	check "$1: what is written there then survives fsync" holds_bytes "$f" 142
@@ -78,7 +78,7 @@ run_zero() {
 
 # holds_bytes(file, octal) - the second block has nothing else
 holds_bytes() {
-	[ "$(od -A n -t o1 -j 4096 -N 4096 -v "$1" | tr -s ' ' '\n' | sort -u | tail -n +2)" = "$(printf %03o "0$2")" ]
+	[ "$(od -A n -t o1 -j 4096 -N 4096 -v "$1" | tr -s ' ' '\n' | sort -u | tail -n +2)" = "$2" ]
 }
 
 run_ops() {
