@@ -8,6 +8,8 @@
 #		of 0 beside a busy one: its writer waits for every few pages; or, beside
 #		one that stands still with all its data sent, until it goes on;
 #		and min_bytes of one device above the threshold leave no share to others
+#	idle	a device that was idle counts as slow if its writer gets to its ceiling
+#		before the flusher runs
 #	start	background writeback of such a device does not start at its own
 #		background threshold
 #	trace	balance_dirty_pages shows the global limit for a cgroup's writer
@@ -37,6 +39,8 @@ readonly COLD_MIB=24			# written to the cold disk
 # What the disk itself needs; the writer leaves more than half of it in memory.
 COLD_SECONDS=$(calc "$COLD_MIB * 1.048576 / $SLOW_MBPS")
 readonly COLD_SECONDS
+# A pause longer than the 3 s of the bandwidth's average.
+readonly IDLE_S=20
 # Sent to the disk that stands still: more than half of the threshold, so that the
 # writer's part of what is left is below the flusher's, but below the freerun ceiling.
 readonly SENT_PCT=65 STALL_MS=15000
@@ -46,7 +50,7 @@ about title \
 about replays \
 	"none: tests fixes; fails on the stock kernel, whose defects it shows (the last one is an Oops)"
 about wall 90
-about programs awk dd
+about programs awk dd chrt
 about kernel BLK_DEV_LOOP CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
 about not_fast "where a cgroup's reclaim gives up before any time has passed"
@@ -54,6 +58,7 @@ axis oops 1 '0|1' "divide by zero, if the kernel does"
 measures max_dirty_X bytes - "peak of dirty + writeback pages, setting X"
 measures cold_strict_s s lower "24 MiB to a cold device with strict_limit beside a busy one"
 measures cold_stalled_s s lower "the same beside a device that stands still"
+measures bandwidth_X kB/s - "estimate of the disk's write bandwidth: busy; after idle time"
 measures dirty_above_background bytes lower \
 	"left dirty above such a device's background threshold"
 measures trace_cgroup_limit bytes - "limit in the trace for a writer in a cgroup"
@@ -217,6 +222,32 @@ test_start() {
 	bdi_set strict_limit 0
 }
 
+# ---- idle ------------------------------------------------------------------
+
+# bandwidth() - of the root's writeback; that of the device counts who has dirty inodes
+bandwidth() {
+	bdi_debug wb_stats | awk '$1 == "WbWriteBandwidth:" { print $2; exit }'
+}
+
+test_idle() {
+	local busy idle
+	set_limits ratio 10 20
+	drop_file "$MNT/file"
+	bdi_set strict_limit 1
+	bdi_set max_bytes "$CAP"
+	dd if=/dev/zero of="$MNT/file" bs=1M count=$((6 * SLOW_MBPS)) conv=fsync status=none
+	busy=$(bandwidth)
+	metric bandwidth_busy "$busy"
+	sleep "$IDLE_S"
+	# The flusher has to wait for the CPU until the writer pauses.
+	chrt -f 1 dd if=/dev/zero of="$MNT/file" bs=64k count=$((CAP * 2 / 65536)) conv=notrunc status=none
+	idle=$(bandwidth)
+	metric bandwidth_idle "$idle"
+	check "a disk that was idle counts as fast as it was" holds "$idle >= $busy / 2"
+	bdi_set max_ratio 100
+	bdi_set strict_limit 0
+}
+
 # ---- cgroups ---------------------------------------------------------------
 
 test_trace() {
@@ -275,12 +306,13 @@ need_wbdisk
 cgroups_check
 disk_setup xfs "" "link_mbps=$SLOW_MBPS"
 dirtyable AVAIL
-ktap_set_plan 16
+ktap_set_plan 17
 # Only the limits write data back: it is too young for the periodic flusher.
 set_dirty expire_centisecs 360000
 test_bytes
 test_start
 test_share
+test_idle
 test_trace
 disk_teardown
 test_zero
