@@ -173,10 +173,13 @@ if cgroups_enable memory io && cgroup_create watch $((128 * MB)); then
 	# Its writeback is charged to it, so this is the rate of its own drain.
 	[ "$DISK_KIND" = wbdisk ] ||
 		echo "$(< "/sys/block/$DISK_NAME/dev") wbps=$((LINK_MBPS * 1000000))" > "$CGROUP/io.max"
-	cgroup_exec watch dd if=/dev/zero of="$MNT/write" bs=256k 2> /dev/null &
+	# What the kernel knows of a cgroup's dirty memory may be 4 s old, and whoever fills
+	# the cgroup before that waits for reclaim, or is killed: half of it at first.
+	# shellcheck disable=SC2016 # the inner shell's
+	cgroup_exec watch bash -c 'dd if=/dev/zero of="$1" bs=256k count=256 && sleep 5 &&
+		exec dd if=/dev/zero of="$1" bs=256k seek=256 conv=notrunc' bash "$MNT/write" 2> /dev/null &
 	WRITER=$!
-	# What the kernel knows of a cgroup's dirty memory may be 4 s old: at first the
-	# writer may fill the cgroup and wait for reclaim.
+	sleep 5
 	for ((i = 0; i < CGROUP_TRIES; i++)); do
 		sleep 2
 		watch_once cgroup
