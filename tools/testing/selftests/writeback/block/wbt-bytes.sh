@@ -13,6 +13,7 @@
 #	think	behind a buffer that hides its queue, who reads in bursts waits for it once
 #	alone	without readers no more is in the disk than by requests
 #	leave	without readers the bound goes, and comes back with them
+#	held	little is held that readers wait for when the queue is frozen
 #
 # Bytes, sizes and order are those of trace events.  The same load with the policy
 # "requests" is the control: it must break the bound.
@@ -42,8 +43,9 @@ readonly OBEY_MS=40
 # Of a write to a disk without a file system; half of the least that a request may be.
 readonly MERGED=32768
 readonly STICK_MIB=16 STICK_IOPS=100 RAW_PERCENT=15
-# More than is held, on a slow disk; for each write that may be held.
-readonly HELD_FILE_MIB=384 HELD_MBPS=40 HELD_MIB=4
+# More than is held, on a slow disk; a part of a second (RWB_HELD_PART) of what it
+# writes, by a rate that is the highest of eight windows.
+readonly HELD_FILE_MIB=384 HELD_MBPS=40 HELD_BYTES=$((40 * 1000000 / 5 * 5 / 4))
 readonly HUGE=9223372036854775807	# largest s64: in ns it is none any more
 
 about title \
@@ -62,6 +64,7 @@ measures bytes_think us lower "behind a buffer that hides its queue: median read
 measures bytes_alone ratio lower \
 	"without readers: most bytes of the flusher's writes in the disk, over that by requests"
 measures bytes_held bytes lower "most bytes of writes held while somebody reads"
+measures bytes_frozen ms lower "longest time to freeze the queue meanwhile"
 measures bytes_passed count lower "with two tags: most writes that pass a read which waits for one"
 case_parse "$@"
 
@@ -557,29 +560,36 @@ test_leave() {
 # ---- large bios ------------------------------------------------------------
 
 # Where folios are large, a bio can have many MiB: a count of bios bounds nothing. What
-# is held is memory that its cgroup cannot have back.
+# is held is memory that its cgroup cannot have back, and whoever freezes the queue
+# has readers wait for all of it.
 test_held() {
-	local held most=0 tags room largest
+	local held most=0 largest start end frozen=0
 	fresh fifo xfs none "" link_mbps="$HELD_MBPS"
 	set_dirty background_bytes "$MIB"
 	set_dirty bytes $((HELD_FILE_MIB * MIB))
 	readers_start
-	tags=$(bytes_get "$DISK_NAME" tags)
 	trace_disks
 	start dd if=/dev/zero of="$MNT/write" bs=1M count="$HELD_FILE_MIB" status=none
 	while [ -e "/proc/$STARTED" ]; do
 		held=$(bytes_get "$DISK_NAME" held_bytes)
 		most=$((held > most ? held : most))
-		sleep .02
+		now_us start
+		queue_set max_sectors_kb "$(queue_get max_sectors_kb)"
+		now_us end
+		((end - start <= frozen)) || frozen=$((end - start))
+		sleep .2
 	done
 	readers_stop
-	room=$((tags * 3 / 4 > 16 ? tags * 3 / 4 : 16))
 	largest=$(events | awk '$1 == "block_bio_queue" && $8 > most { most = $8 } END { print most * 512 }')
 	note "the largest bio has $largest bytes"
 	metric bytes_held "$most"
-	check "held: no more than $HELD_MIB MiB for each of $room writes, and one bio" \
-		[ "$most" -le $((room * HELD_MIB * MIB + largest)) ]
+	metric bytes_frozen "$(calc "$frozen / 1000")"
+	check "held: no more than is written in 200 ms, and one bio" \
+		[ "$most" -le $((HELD_BYTES + largest)) ]
 	check "held: something was" [ "$most" -gt 0 ]
+	# A bio that waits to be held is part of it, and as much may be in the disk.
+	check "held: a frozen queue is free again when that is written" \
+		holds "$frozen > 0 && $frozen <= 2 * ($HELD_BYTES + $largest) / $HELD_MBPS"
 	sync
 	disk_teardown
 }
@@ -587,7 +597,7 @@ test_held() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 85
+ktap_set_plan 86
 test_sysfs
 test_flips
 test_bound

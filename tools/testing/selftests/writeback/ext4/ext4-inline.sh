@@ -19,6 +19,10 @@
 #	write, fallocate, mmap	with fast_commit: each moves the file to a block while its
 #		fsync waits for the data of another file, the power is cut: what was
 #		synced must be there
+#	beside	with fast_commit: is overwritten and synced while the fsync of another file waits
+#		for the data of a third, the power is cut: what was synced must be there
+#	punched	synced, grows, and is punched while the commit waits for the data of another
+#		file, the power is cut: no old data, and what was synced or zeros
 #	nojournal	synced, grows, the inode is on the disk and the data is not, the power
 #		is cut: no old data
 #	path	grows with truncate(2), and nobody opened it since the mount
@@ -32,7 +36,7 @@ readonly DISK_MIB=64
 # Less than ext4 wants to see free for delayed allocation: 4 batches of 32 per CPU.
 readonly LEFT_BLOCKS=64
 readonly REFERENCE=/mnt/reference
-readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast write fallocate mmap path)
+readonly SCENARIOS=(again mapped longer emptied cut append full lack power fast write fallocate mmap beside path)
 # Longer than the test needs; ended by hand.
 readonly STALL_MS=60000
 # Where a file that grows need not show what its block had before, without a journal
@@ -49,6 +53,7 @@ case_parse "$@"
 # Options of mke2fs that a scenario needs beside inline_data
 readonly -A FEATURES=(
 	[fast]=",fast_commit" [write]=",fast_commit" [fallocate]=",fast_commit" [mmap]=",fast_commit"
+	[beside]=",fast_commit"
 )
 
 # wrong(what) - the result of this scenario is a failure
@@ -140,6 +145,16 @@ op_mmap() {
 	during "mmap 0 4096" "mwrite -S 0x22 0 20"
 }
 
+op_beside() {
+	io "pwrite -S 0x11 0 20"
+	on_ext4 bulk 4k
+	on_ext4 sync -f "$MNT"
+	on_ext4 bulk 1m
+	on_ext4 stand_still other
+	io "pwrite -S 0x22 0 20"
+	on_ext4 sync_beside
+}
+
 # during(command of xfs_io...) - moves the file to a block while it is synced
 during() {
 	io "pwrite -S 0x11 0 20"
@@ -216,6 +231,27 @@ move_and_cut() {
 	truncate -s 20 "$MNT/file"
 }
 
+# stand_still(file) - the disk does, and this small new file, synced, waits for it
+stand_still() {
+	wbdisk_set test stall_ms "$STALL_MS"
+	xfs_io -f -c "pwrite 0 20" -c fsync "$MNT/$1" > /dev/null &
+	loop_until in_flight
+	sleep 1
+}
+
+# sync_beside() - sync the file until the disk goes on, then power fails
+sync_beside() {
+	local pid
+	sync "$MNT/file" &
+	pid=$!
+	sleep 1
+	wbdisk_set test stall_ms 0
+	wait "$pid" || wrong "fsync fails"
+	cut_power
+	wait
+	note "after the cut: $(od -An -tx1 -N 8 "$MNT/file")"
+}
+
 # as_written() - is the file on ext4 that of the reference?
 as_written() {
 	cmp "$REFERENCE/file" "$MNT/file" && return "$WRONG"
@@ -238,6 +274,43 @@ run_scenario() {
 	umount "$REFERENCE"
 	umount_fs "$MNT"
 	check "$1, $2: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_punched() - two results
+#	The commit sends the data of the file that joined it last first, and a queue this
+#	short lets no more of them go.
+run_punched() {
+	local DIR pid
+	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	ext4_stale $DISK_MIB
+	ext4_new nodelalloc -m 0 -O inline_data -I 256
+	DIR=$MNT
+	echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
+	echo 4 > "/sys/block/$DISK_NAME/queue/nr_requests"
+	echo 64 > "/sys/block/$DISK_NAME/queue/max_sectors_kb"
+	io "pwrite -S 0x11 0 20"
+	touch "$MNT/empty"
+	sync -f "$MNT"
+	io "pwrite -S 0x22 20 8000"
+	bulk 8m
+	wbdisk_set test stall_ms "$STALL_MS"
+	chmod 600 "$MNT/empty"
+	sync "$MNT/empty" &
+	pid=$!
+	loop_until in_flight
+	sleep 1
+	io "fpunch 0 8k" &
+	sleep 1
+	wbdisk_set test stall_ms 0
+	wait "$pid" || note "fsync fails"
+	ext4_power_cut nodelalloc || die "cannot mount after the cut"
+	wait
+	note "after the cut: $(stat -c %s "$MNT/file") bytes, first: $(od -An -tx1 -N 8 "$MNT/file")"
+	check "punched: no old data" eval "! grep -aq \$'\xaa' $MNT/file"
+	check "punched: what was synced, or zeros" \
+		eval "[[ \$(od -An -v -tx1 -w20 -N 20 $MNT/file) =~ ^(\ 11){20}$|^(\ 00){20}$ ]]"
+	umount_fs "$MNT"
 	disk_teardown
 }
 
@@ -271,7 +344,7 @@ need_wbdisk
 # Nothing moves before it is asked to.
 set_dirty writeback_centisecs 0
 mkdir -p "$REFERENCE"
-ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + ${#NOLOCK[@]} + 1))
+ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + ${#NOLOCK[@]} + 2 + 1))
 for scenario in "${SCENARIOS[@]}"; do
 	for options in "${MOUNTS[@]}"; do
 		run_scenario "$scenario" "$options"
@@ -280,5 +353,6 @@ done
 for options in "${NOLOCK[@]}"; do
 	run_nojournal "$options"
 done
+run_punched
 check_dmesg
 ktap_finished
