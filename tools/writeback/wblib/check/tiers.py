@@ -123,8 +123,9 @@ def unit(_seed: int) -> Iterator[Verdict]:
     yield _command("pytest", [venv_tool("pytest"), "-q", "-p", "no:cacheprovider", str(TOOLS / "tests")])
 
 
-# The disk's own tests and the incident that the series is about say in the exact lane, too, that all is well.
-BOTH = ("wbdisk-kunit", "wbdisk", "read-latency")
+# The disk's own tests and the incident that the series is about say in the exact lane, too, that all is well; only
+# there a file system has large folios.
+BOTH = ("wbdisk-kunit", "wbdisk", "read-latency", "dirty-time-crowd")
 
 
 def cases(seed: int) -> Iterator[Verdict]:
