@@ -26,6 +26,7 @@
 #	partial	the same, with single free blocks: those that a page has got before space
 #		ended are not marked as written without its data, at the end of a sync or
 #		when the power goes while it tries again
+#	shrunk	the same, by a truncate of the file while its transaction commits
 #	page	space ends in the middle of a page: write() fails, it is not short
 #	quota	a user writes into what fallocate gave him, his quota is used up, and
 #		the extent that writeback splits in his fsync needs a block
@@ -47,6 +48,7 @@ readonly ROOT_EXTENTS=4
 readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
 # Longer than the test needs; ended by hand.
 readonly STALL_MS=60000
+readonly SHRUNK_KIB=4
 readonly IOERROR_PAGES=64
 readonly REMOUNT_MIB=4
 # As much as is zeroed rather than split, with what fallocate puts behind it.
@@ -67,12 +69,11 @@ readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
 # Device mappers: of each file, and the disk with both in their places.
 readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
-readonly PARTS=(nospace convert ioerror rewrite remount switch direct zeroed discarded partial page quota trim)
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
-	[page]=$((2 * ${#EXT4_MOUNTS[@]}))
+	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
 
@@ -83,7 +84,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-axis part all "all|$(IFS='|'; echo "${PARTS[*]}")" "one part, or all"
+case_parts nospace convert ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -421,6 +422,33 @@ run_again() {
 	done
 }
 
+# run_shrunk(options) - four results
+#	The truncate writes what is behind the new end, and gets no block for that.
+run_shrunk() {
+	local lines
+	singles "$1"
+	touch "$MNT/other"
+	sync "$MNT/other"
+	lines=$(dmesg_new | wc -l)
+	wbdisk_set test stall_ms "$STALL_MS"
+	xfs_io -c "sync_range -w 0 ${SHRUNK_KIB}k" "$FILE"
+	chmod 600 "$MNT/other"
+	sync "$MNT/other" &
+	sleep 1
+	truncate -s "${SHRUNK_KIB}k" "$FILE" &
+	sleep 1
+	wbdisk_set test stall_ms 0
+	wait
+	check "$1: shrunk: there is no block for all of it" \
+		eval "dmesg_new | tail -n +$((lines + 1)) | grep -q 'Data will be lost'"
+	check "$1: shrunk: the journal goes on" eval "chmod 644 $MNT/other && sync $MNT/other"
+	check "$1: shrunk: what is left is there" \
+		cmp -s "$FILE" <(head -c "${SHRUNK_KIB}K" /dev/zero | tr '\0' B)
+	umount_fs "$MNT"
+	check "$1: shrunk: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
 # run_page(options) - two results
 run_page() {
 	local log=$WB_OUT/page_${1//,/_}
@@ -570,24 +598,24 @@ each() {
 	done
 }
 
-part_nospace() {
+test_nospace() {
 	each run_nospace
 }
 
-part_convert() {
+test_convert() {
 	run_convert
 }
 
-part_ioerror() {
+test_ioerror() {
 	each run_ioerror
 }
 
-part_rewrite() {
+test_rewrite() {
 	each run_rewrite
 	run_rewrite delalloc +j
 }
 
-part_remount() {
+test_remount() {
 	if ext4_ends_delalloc; then
 		run_remount
 	else
@@ -596,7 +624,7 @@ part_remount() {
 	fi
 }
 
-part_switch() {
+test_switch() {
 	local how
 	for how in overwrite behind; do
 		run_switch delalloc nodelalloc,dioread_lock "$how"
@@ -604,37 +632,41 @@ part_switch() {
 	done
 }
 
-part_direct() {
+test_direct() {
 	run_direct delalloc,dioread_lock
 	run_direct delalloc delalloc,dioread_lock
 	run_direct nodelalloc,dioread_nolock nodelalloc,dioread_lock
 }
 
-part_zeroed() {
+test_zeroed() {
 	run_zeroed
 }
 
-part_discarded() {
+test_discarded() {
 	run_discarded delalloc
 	run_discarded delalloc,dioread_lock,data_err=abort
 }
 
-part_partial() {
+test_partial() {
 	run_partial delalloc
 	run_partial delalloc,dioread_lock
 	run_again delalloc
 	run_again delalloc,dioread_lock
 }
 
-part_page() {
+test_shrunk() {
+	run_shrunk delalloc,dioread_lock
+}
+
+test_page() {
 	each run_page
 }
 
-part_quota() {
+test_quota() {
 	each run_quota
 }
 
-part_trim() {
+test_trim() {
 	run_trim delalloc
 	run_trim delalloc,discard
 	run_late
@@ -643,17 +675,4 @@ part_trim() {
 wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
-case ${OPT[part]} in
-all) parts=("${PARTS[@]}") ;;
-*) parts=("${OPT[part]}") ;;
-esac
-plan=1
-for part in "${parts[@]}"; do
-	plan=$((plan + RESULTS[$part]))
-done
-ktap_set_plan "$plan"
-for part in "${parts[@]}"; do
-	"part_$part"
-done
-check_dmesg
-ktap_finished
+run_parts

@@ -215,6 +215,22 @@ check_dmesg() {
 	check "no kernel splat" [ -z "$found" ]
 }
 
+# run_parts() - test_PART of the part that --part names or of all, each with as many
+# results as RESULTS says; all of the case after wb_begin, with plan and end
+run_parts() {
+	local part plan=1 chosen=("${OPT[part]}")
+	[ "${OPT[part]}" != all ] || chosen=("${PARTS[@]}")
+	for part in "${chosen[@]}"; do
+		plan=$((plan + RESULTS[$part]))
+	done
+	ktap_set_plan "$plan"
+	for part in "${chosen[@]}"; do
+		"test_$part"
+	done
+	check_dmesg
+	ktap_finished
+}
+
 # ---- settings that are put back --------------------------------------------
 
 declare -A SAVED

@@ -19,7 +19,6 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly MIB=1048576
-readonly PARTS="folios owner short"
 readonly FLOOR=$((16 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
 
 # At twice the limit nobody may dirty more, but what a writer has begun: a folio of a
@@ -38,7 +37,7 @@ about memory 4608
 about programs awk dd
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK
 about series
-axis part all "all|${PARTS// /|}" "one part, or all"
+case_parts folios owner short
 axis fs xfs 'xfs|ext4' "file system of the disk"
 axis writers 16 '1..256' "that write at once"
 measures folios_max_dirty bytes lower "most dirty memory while they write"
@@ -190,17 +189,6 @@ cgroups_check
 wbdisk_create probe fifo || die "cannot make the disk probe"
 [ -e "$(bdi_dir wbd-probe)/max_drain_ms" ] || skip_all "no max_drain_ms"
 wbdisk_destroy probe
-parts=${OPT[part]}
-[ "$parts" != all ] || parts=$PARTS
-total=1
-for part in $parts; do
-	total=$((total + ${RESULTS[$part]}))
-done
-ktap_set_plan "$total"
 set_limits ratio 20 40
 on_exit rm -f "$STOP"
-for part in $parts; do
-	"test_$part"
-done
-check_dmesg
-ktap_finished
+run_parts

@@ -36,7 +36,6 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly MIB=1048576
-readonly PARTS="knobs off stick step lower crowd change beside quiet slow extents groups"
 
 readonly STICK_MS=3000 STICK_MIB=2048 STICK_SAMPLE_MS=200
 # The estimate is not exact, and metadata is written, too: a fifth.
@@ -104,7 +103,7 @@ about wall 160
 about programs awk dd filefrag losetup paste timeout
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
-axis part all "all|${PARTS// /|}" "one part, or all"
+case_parts knobs off stick step lower crowd change beside quiet slow extents groups
 axis fs xfs 'xfs|ext4' "file system of the disk"
 axis mib "$STICK_MIB" '10..99999 MiB' "written to the stick"
 measures stick_sync_s_L s lower "sync after the writer to a stick ended; L: time limit on or off"
@@ -910,15 +909,4 @@ wb_begin
 need_wbdisk
 cgroups_check
 throttle_trace_start 16384 || skip_all "needs the tracepoint writeback:balance_dirty_pages"
-parts=${OPT[part]}
-[ "$parts" != all ] || parts=$PARTS
-total=1
-for part in $parts; do
-	total=$((total + ${RESULTS[$part]}))
-done
-ktap_set_plan "$total"
-for part in $parts; do
-	"test_$part"
-done
-check_dmesg
-ktap_finished
+run_parts
