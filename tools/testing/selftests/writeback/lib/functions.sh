@@ -221,7 +221,7 @@ run_parts() {
 	local part plan=1 chosen=("${OPT[part]}")
 	[ "${OPT[part]}" != all ] || chosen=("${PARTS[@]}")
 	for part in "${chosen[@]}"; do
-		plan=$((plan + RESULTS[$part]))
+		plan=$((plan + ${RESULTS[$part]}))
 	done
 	ktap_set_plan "$plan"
 	for part in "${chosen[@]}"; do
