@@ -56,7 +56,7 @@ static u64 law_window(struct wblaw *s)
 	struct state *state = s->priv;
 	struct wbt_law *law = s->priv;
 
-	if (s->read_since)
+	if (!state->reads.nr && s->read_since)
 		state->reads.waits = s->now - s->read_since;
 	wbt_law_window(law, s->now, wblaw_active(s) && s->held, &state->reads);
 	memset(&state->reads, 0, sizeof(state->reads));
