@@ -79,12 +79,6 @@ axis() {
 	done
 }
 
-# case_parts(name...) - the option --part: one of these, or all; run_parts() runs them
-case_parts() {
-	PARTS=("$@")
-	axis part all "all|$(IFS='|'; echo "$*")" "one part, or all"
-}
-
 # axis_flag(name, flag) - print what follows "flag=", nothing if it is not set
 axis_flag() {
 	[[ ${AXIS_FLAGS[$1]} =~ \ $2=([^ ]*)\  ]] && echo "${BASH_REMATCH[1]}"

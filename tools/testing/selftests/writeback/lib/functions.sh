@@ -215,11 +215,17 @@ check_dmesg() {
 	check "no kernel splat" [ -z "$found" ]
 }
 
+# case_parts(name...) - the option --part: one of these, or all; run_parts() runs them
+case_parts() {
+	CASE_PARTS=("$@")
+	axis part all "all|$(IFS='|'; echo "$*")" "one part, or all"
+}
+
 # run_parts() - test_PART of the part that --part names or of all, each with as many
 # results as RESULTS says; all of the case after wb_begin, with plan and end
 run_parts() {
 	local part plan=1 chosen=("${OPT[part]}")
-	[ "${OPT[part]}" != all ] || chosen=("${PARTS[@]}")
+	[ "${OPT[part]}" != all ] || chosen=("${CASE_PARTS[@]}")
 	for part in "${chosen[@]}"; do
 		plan=$((plan + ${RESULTS[$part]}))
 	done
