@@ -40,6 +40,7 @@ static void law_read(struct wblaw *s, u64 latency)
 		return;
 	reads->least = reads->nr ? min(reads->least, latency) : latency;
 	reads->took += latency;
+	reads->most = max(reads->most, latency);
 	reads->nr++;
 }
 
