@@ -829,6 +829,7 @@ many() {
 		writers+=("$!")
 	done
 	sleep "$MANY_S"
+	note "$1 cgroups: limit $(drained) bytes, $(dirty_bytes) dirty"
 	stop_tasks "${writers[@]}"
 	sync_seconds
 	note "$1 cgroups: sync takes $TOOK s"

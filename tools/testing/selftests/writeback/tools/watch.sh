@@ -13,7 +13,7 @@
 # shellcheck source=../lib/tracefs.sh
 . "$WB_DIR/lib/tracefs.sh"
 
-readonly CGROUP_TRIES=8
+readonly CGROUP_TRIES=10
 readonly WB=/opt/wb/wb
 readonly LINK_MBPS=40
 readonly MB=1048576
@@ -179,7 +179,6 @@ if cgroups_enable memory io && cgroup_create watch $((128 * MB)); then
 	cgroup_exec watch bash -c 'dd if=/dev/zero of="$1" bs=256k count=256 && sleep 5 &&
 		exec dd if=/dev/zero of="$1" bs=256k seek=256 conv=notrunc' bash "$MNT/write" 2> /dev/null &
 	WRITER=$!
-	sleep 5
 	for ((i = 0; i < CGROUP_TRIES; i++)); do
 		sleep 2
 		watch_once cgroup
