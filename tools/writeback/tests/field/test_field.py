@@ -131,6 +131,8 @@ def test_the_place_of_the_result_is_made_first(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(field, "_measured", lambda args: asked.append(args) or one())
     assert main(["field", str(tmp_path), "--out", str(tmp_path / "file/out")]) == 1
     assert (asked, "Not a directory" in capsys.readouterr().err) == ([], True)
+    assert main(["field", str(tmp_path), "--out", str(tmp_path / "no/out")]) == 2
+    assert (asked, "its directory is not there" in capsys.readouterr().err) == ([], True)
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")

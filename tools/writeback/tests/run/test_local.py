@@ -103,6 +103,16 @@ def test_a_repeat_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "undecided" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("words", "said"), [
+    (["--dir", "/nonexistent"], "no such directory"), (["--device", "/dev/nosuch", "--erase"], "not a block device"),
+    (["--device", "/dev/nosuch"], "refusing to overwrite")])
+def test_a_place_that_is_none_is_said_first(words: list[str], said: str, monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command.local, "run_here", None)
+    assert main(["run", "read-latency", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_repeats_are_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "read-latency", "--repeats", "3"]) == 2
     assert "wb bench" in capsys.readouterr().err

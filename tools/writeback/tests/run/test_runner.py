@@ -278,7 +278,7 @@ sleep 60
     before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         with pytest.raises(KeyboardInterrupt):
-            local.run_here(_jobs(1)[0], {}, str(tmp_path), None, erase=False)
+            local.run_here(_jobs(1)[0], {}, str(tmp_path), None)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

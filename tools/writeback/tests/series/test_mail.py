@@ -91,7 +91,7 @@ def test_nothing_is_sent_and_there_is_no_such_set(checkout: Checkout) -> None:
     base = ("--base", str(checkout.linux))
     assert "wb never sends mail" in checkout.wb("series", "mail", "mm-new", *base, ok=False)
     assert "no set 'absent': choose from block-fixes, mm-new, selftests" in checkout.wb(
-        "series", "mail", "absent", "--dry-run", *base, ok=False)
+        "series", "mail", "absent", *base, ok=False)
 
 
 def test_a_set_that_does_not_say_what_it_needs(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

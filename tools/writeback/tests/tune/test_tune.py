@@ -74,6 +74,7 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
 
 @pytest.mark.parametrize(("words", "text"), [
     ([], "DIR is missing"), (["/nonexistent"], "no such directory"), (["/proc", "--undo"], "stands alone"),
+    (["/etc/passwd"], "not a directory: name one"),
 ])
 def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *words]) == 2

@@ -350,7 +350,8 @@ def test_a_place_that_is_not_there_is_said_before_the_first_interval(fake: FakeM
                                                                      capsys: pytest.CaptureFixture[str]) -> None:
     words = ["watch", "--root", str(fake.root), "--once", "--interval", "86400"]
     for more, said in ((["--record", str(tmp_path / "no/x")], "no/x: its directory is not there"),
-                       (["--openmetrics", str(tmp_path)], "is a directory")):
+                       (["--openmetrics", str(tmp_path)], "is a directory"),
+                       (["--openmetrics", str(tmp_path / "wb.txt")], "end in .prom")):
         assert main([*words, *more]) == 2
         assert said in capsys.readouterr().err
 

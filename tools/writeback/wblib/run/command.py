@@ -88,6 +88,8 @@ def run_command(args: argparse.Namespace) -> int:
     given = ax.given_axes(args)
     axes = ax.validate(args.case, given)
     lane = args.lane or "exact"
+    if args.dir or args.device:
+        local.check_place(args.dir, args.device, erase=args.erase or args.dry_run)
     cpu = qemu.check_cpu(args.cpu or CPU, "local" if args.dir or args.device else lane)
     job = Job(args.case, axes, seed, sources.chosen(args.kernel or "stock"))
     if "reader" not in given:
@@ -135,7 +137,7 @@ def _here(job: Job, given: dict[str, str], args: argparse.Namespace) -> int:
     axes = {**job.axes, "writer": "suite"} if suite else job.axes
     runs = []
     for seed in seeds:
-        runs.append(local.run_here(replace(job, axes=axes, seed=seed), given, args.dir, args.device, erase=args.erase))
+        runs.append(local.run_here(replace(job, axes=axes, seed=seed), given, args.dir, args.device))
         if runs[-1].status != "pass":
             break
     found = local.verdicts(job.case, runs) if suite and runs[-1].status == "pass" else []

@@ -41,19 +41,23 @@ CONTRASTS = {
 }
 
 
-def run_here(job: Job, given: dict[str, str], directory: str | None, device: str | None, *,
-             erase: bool) -> store.Result:
-    """Run a case on this machine: in ``directory``, or on the raw ``device`` when ``erase`` says so.
-
-    given: the axes the user named; the others are the case's business here.
-    Raises WbError (code 2) when the place is not usable or not allowed.
-    """
+def check_place(directory: str | None, device: str | None, *, erase: bool) -> None:
+    """WbError (code 2) when the place of a run on this machine is not usable or not allowed."""
     if directory and device:
         raise WbError("--dir and --device exclude each other", 2)
     if device and not erase:
         raise WbError(f"refusing to overwrite {device}: everything on it would be lost; add --erase if you mean it", 2)
+    if device and not Path(device).is_block_device():
+        raise WbError(f"--device {device}: not a block device", 2)
     if directory and not Path(directory).is_dir():
         raise WbError(f"--dir {directory}: no such directory", 2)
+
+
+def run_here(job: Job, given: dict[str, str], directory: str | None, device: str | None) -> store.Result:
+    """Run a case on this machine: in ``directory``, or on the raw ``device``, which check_place() has checked.
+
+    given: the axes the user named; the others are the case's business here.
+    """
     if os.geteuid() != 0:
         raise WbError("the cases change sysctls and block settings of this machine: run as root")
     release = os.uname().release

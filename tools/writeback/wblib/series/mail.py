@@ -360,20 +360,20 @@ def command(args: argparse.Namespace) -> int:
         rows = [[f"{s.number:02}", s.name, str(len(s.patches(line))), s.subject] for s in every]
         print(table(["set", "name", f"for {line}", "subject"], rows, left=4))
         return 0
+    one = next((s for s in every if args.set in (s.name, f"{s.number:02}")), None)
+    if one is None and args.set != SELF:
+        raise WbError(f"no set '{args.set}': choose from {', '.join([*(s.name for s in every), SELF])}", 2)
     if not args.dry_run:
         raise WbError("wb never sends mail: --dry-run writes it, git send-email sends it", 2)
     origin = upstream.of_line(line)
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="mail-") as temp:
         repo = Path(temp)
-        if args.set == SELF:
+        if one is None:
             count = selftest_repo(origin, repo)
             out = write(SELF, "selftests: writeback: incidents as tests, on a modelled disk", SELF_TEXT, repo,
                         count, line, args.reroll, SELF_LISTS)
         else:
-            one = next((s for s in every if args.set in (s.name, f"{s.number:02}")), None)
-            if one is None:
-                raise WbError(f"no set '{args.set}': choose from {', '.join([*(s.name for s in every), SELF])}", 2)
             mine = one.patches(line)
             if not mine:
                 raise WbError(f"set {one.name} has no patches for {line}")

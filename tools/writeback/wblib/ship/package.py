@@ -58,8 +58,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", metavar="DIR", help="where to write (default: build/package)")
     p.add_argument("--guest", metavar="KERNEL.deb", nargs="+", help="also boot each of these kernel packages in QEMU, "
-                   "and look whether watch and field see there what they should (2 to 4 min each); several packages "
-                   "of one kernel as A.deb,B.deb")
+                   "and look whether watch, tune and field do there what they should (3 to 5 min each); several "
+                   "packages of one kernel as A.deb,B.deb")
     p.set_defaults(func=package)
 
 
@@ -120,14 +120,15 @@ def build(out: Path) -> tuple[Path, Path]:
     deb = out / f"{PACKAGE}_{VERSION}_all.deb"
     with tempfile.TemporaryDirectory(prefix="wb-package-") as scratch:
         root = Path(scratch) / "root"
-        doc = f"usr/share/doc/{PACKAGE}"
+        doc, pages = f"usr/share/doc/{PACKAGE}", sorted((ROOT / "Documentation").glob("*.md"))
         for name, data in {
             "DEBIAN/control": CONTROL.encode(), "usr/bin/wb": single.read_bytes().replace(b"/usr/bin/env python3",
                                                                                           b"/usr/bin/python3", 1),
             "usr/share/man/man8/wb.8.gz": gzip.compress(man_page().encode(), mtime=EPOCH),
             "usr/share/bash-completion/completions/wb": completion().encode(),
             f"{doc}/copyright": COPYRIGHT.encode(),
-            f"{doc}/guide.md": (ROOT / "Documentation/guide.md").read_bytes(),
+            # All pages, as they refer to each other.
+            **{f"{doc}/{page.name}": page.read_bytes() for page in (ROOT / "README", *pages)},
         }.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -241,10 +241,12 @@ def _out(text: str | None) -> Path:
     for n in range(1, 1000):
         path = wanted if n == 1 else wanted.with_name(f"{wanted.name}.{n}")
         try:
-            path.mkdir(parents=True)
+            path.mkdir()
             return path
         except FileExistsError:
             continue
+        except FileNotFoundError as exc:
+            raise WbError(f"--out {wanted}: its directory is not there", 2) from exc
     raise WbError(f"--out {wanted}: a thousand of them exist", 2)
 
 
@@ -306,11 +308,11 @@ def load(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
         if found["format"] != FORMAT or not series(found["turns"], "A") or not found["facts"]["release"]:
-            raise ValueError("another format")
+            raise ValueError
     except OSError as exc:
         raise WbError(f"{path}: {exc.strerror}", 2) from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise WbError(f"{path}: not a field.json of this wb ({exc})", 2) from exc
+        raise WbError(f"{path}: not a field.json of this wb", 2) from exc
     return found
 
 

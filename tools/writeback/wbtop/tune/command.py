@@ -8,6 +8,7 @@ import json
 import os
 import textwrap
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--tuned", metavar="DIR", help="write DIR/tuned.conf, a profile for tuned that includes the active "
                    "one, such as /etc/tuned/profiles/calm-writeback; activates nothing")
     p.add_argument("--undo", action="store_true", help="put back what --apply changed (root)")
-    if simulate is not None:
+    if simulate is None:
+        p.add_argument("--simulate", action="store_true", help=argparse.SUPPRESS)
+    else:
         p.add_argument("--simulate", action="store_true",
                        help="replay on the modelled disk (exact lane, about 2 minutes)")
         p.add_argument("--kernel", choices=("stock", "patched"), help="of --simulate (default: like this machine's)")
@@ -86,12 +89,19 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.set_defaults(func=run, simulate=False, simulator=simulate)
 
 
+_NEEDED = {f.name for f in fields(Measured) if f.default is MISSING}
+
+
 def load_measured(path: Path) -> Measured:
     """A measurement that --save wrote; WbError (code 2) when it is none."""
     try:
         data = json.loads(path.read_text())
         if not isinstance(data, dict):
             raise ValueError("not an object")
+        if lacking := sorted(_NEEDED - data.keys()):
+            raise ValueError(f"without {', '.join(lacking)}")
+        if unknown := sorted(data.keys() - {f.name for f in fields(Measured)}):
+            raise ValueError(f"what is {', '.join(unknown)}?")
         found = Measured(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
         for name, value in data.items():
             optional = name.startswith(("read_", "fsync_", "loaded_"))
@@ -263,6 +273,8 @@ def _verify(args: argparse.Namespace, directory: Path, before: Measured, out: di
 def run(args: argparse.Namespace) -> int:
     """``wb tune``."""
     machine = Machine(Path(args.root))
+    if args.simulate and args.simulator is None:
+        raise WbError("--simulate needs the project's checkout: run its tools/writeback/wb", 2)
     if args.undo:
         if args.dir or args.apply or args.simulate or args.tuned:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)

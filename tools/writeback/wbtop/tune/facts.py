@@ -223,7 +223,8 @@ def check_directory(directory: str) -> Path:
     """``directory`` as an absolute path; WbError (code 2) when it is not a writable directory."""
     path = Path(directory).absolute()
     if not path.is_dir():
-        raise WbError(f"{directory}: no such directory", 2)
+        why = "not a directory: name one on the disk, such as its mount point" if path.exists() else "no such directory"
+        raise WbError(f"{directory}: {why}", 2)
     if not os.access(path, os.W_OK):
         raise WbError(f"{directory}: cannot be written to, and the measurement needs a file there", 2)
     return path

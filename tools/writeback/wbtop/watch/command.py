@@ -32,7 +32,7 @@ examples:
   wb watch --json --interval 60   one JSON object per line and minute
   wb watch --no-trace             counters only, on a kernel that has them
   wb watch --record stall.jsonl   keep every report; wb watch stall.jsonl shows them again
-  wb watch --interval 15 --openmetrics /var/lib/node_exporter/wb.prom --json > /dev/null
+  wb watch --interval 15 --openmetrics /var/lib/prometheus/node-exporter/wb.prom --json > /dev/null
 keys: q quits
 Needs nothing but Python 3.9.
 columns:
@@ -183,6 +183,8 @@ def _check_files(args: argparse.Namespace) -> None:
         if name and (Path(name).is_dir() or not Path(name).parent.is_dir()):
             raise WbError(f"{option} {name}: " + ("is a directory" if Path(name).is_dir() else
                                                   "its directory is not there"), 2)
+    if args.openmetrics and not args.openmetrics.endswith(".prom"):
+        raise WbError(f"--openmetrics {args.openmetrics}: node_exporter reads only files whose names end in .prom", 2)
 
 
 def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
