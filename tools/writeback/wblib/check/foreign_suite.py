@@ -97,6 +97,8 @@ def _fstests_job(tree: Path, test: str, fs: str, how: Config) -> str:
         *(f"export {name}={shlex.quote(value)}\n" for name, value in values.items()), "END\n",
         "export HOST_OPTIONS=/wb/local.config\n",
         f"cd {shlex.quote(str(tree))} || return\n",
+        # Without udevd nobody loads it when "mount -o loop" asks for /dev/loop-control.
+        "modprobe loop\n",
         f"{mkfs} /dev/ubda || return\n",
         f"./check {test}\n",
     ])
