@@ -181,7 +181,7 @@ def _laws(text: str) -> list[str]:
 def command(args: argparse.Namespace) -> int:
     """``wb law``."""
     laws = _laws(args.law)
-    cases = [draw(seed) for seed in seeds(args.seeds)]
+    drawn = seeds(args.seeds)
     law_in = Path(args.kernel).absolute() / "block" if args.kernel else series_law(BUILD / "law")
     jobs = args.jobs or proc.cpus()
     program = build(law_in, BUILD / "law")
@@ -190,6 +190,7 @@ def command(args: argparse.Namespace) -> int:
             result = simulate(program, [f"{args.disk} law={law}"], 1)[0]
             print(f"{law:9}" + " ".join(f"{k}={v:g}" for k, v in result.items()))
         return 0
+    cases = [draw(seed) for seed in drawn]
     if args.hz != HZ:
         cases = [replace(case, load={**case.load, "hz": args.hz}) for case in cases]
     if args.show:

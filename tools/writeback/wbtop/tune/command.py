@@ -101,7 +101,7 @@ def load_measured(path: Path) -> Measured:
         if lacking := sorted(_NEEDED - data.keys()):
             raise ValueError(f"without {', '.join(lacking)}")
         if unknown := sorted(data.keys() - {f.name for f in fields(Measured)}):
-            raise ValueError(f"what is {', '.join(unknown)}?")
+            raise ValueError(f"with unknown {', '.join(unknown)}")
         found = Measured(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
         for name, value in data.items():
             optional = name.startswith(("read_", "fsync_", "loaded_"))
