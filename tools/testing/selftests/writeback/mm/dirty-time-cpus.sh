@@ -4,8 +4,8 @@
 # The time limit of dirty data where per-CPU counters are off: pages of a cgroup
 # that were dirtied by one CPU and cleaned by others, each less than what a CPU adds
 # to the counter at a time, still look dirty.  Of one cgroup that is nothing; of
-# many that have long been idle it is more than the limit, and a writer beside them
-# would be held on account of nothing.
+# many it is more than the limit, and a writer beside them would be held on account
+# of nothing: whether they have long been idle, or have a page dirty each.
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -22,8 +22,9 @@ readonly FLOOR=$((16 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
 readonly DISK_MBPS=200 LIMIT_MS=50
 # Below half of the limit, where nobody is held.
 readonly WRITE_MIB=6
+readonly STALL_MS=10000
 
-about title "time limit of dirty data: idle cgroups whose per-CPU counters are off"
+about title "time limit of dirty data: cgroups whose per-CPU counters are off"
 about replays "none: tests max_drain_ms; skips without it"
 about wall 60
 about cpus "$CPUS"
@@ -31,9 +32,10 @@ about programs awk dd sync taskset
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK
 about series
 about not_fast "which has one CPU"
-axis cgroups 300 '1..2000' "idle cgroups"
+axis cgroups 300 '1..2000' "whose counters are off"
 measures counters_off_bytes bytes - "what they still seem to have dirty"
-measures throttled count lower "sleeps of a writer of 6 MiB beside them"
+measures 'throttled, busy_throttled' count lower \
+	"sleeps of a writer of 6 MiB beside them, while they have nothing dirty, or a page each"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
@@ -51,6 +53,24 @@ parts() {
 	done
 }
 
+# page_each() - of each cgroup one dirty page
+page_each() {
+	local i
+	for ((i = 0; i < OPT[cgroups]; i++)); do
+		cgroup_run "idle$i" dd if=/dev/zero of="$MNT/cpu1-$i" bs="$PAGE" count=1 \
+			conv=notrunc status=none || return
+	done
+}
+
+# write_beside(metric) - a writer of WRITE_MIB, how often it sleeps
+write_beside() {
+	local before
+	before=$(bdi_get nr_dirty_throttled)
+	dd if=/dev/zero of="$MNT/$1" bs=64k count=$((WRITE_MIB * 16)) status=none
+	THROTTLED=$(($(bdi_get nr_dirty_throttled) - before))
+	metric "$1" "$THROTTLED"
+}
+
 # seems_dirty() - bytes, by the counters of all cgroups
 seems_dirty() {
 	bdi_debug stats | awk '$1 == "BdiReclaimable:" || $1 == "BdiWriteback:" { kb += $2 }
@@ -61,7 +81,7 @@ wb_begin
 [ "$NCPU" -ge "$CPUS" ] || skip_all "needs $CPUS CPUs"
 need_wbdisk
 cgroups_check
-ktap_set_plan 4
+ktap_set_plan 5
 disk_beside xfs idle fifo link_mbps=$DISK_MBPS
 DISK_NAME=wbd-idle MNT=/mnt/idle
 [ -e "$(bdi_dir)/max_drain_ms" ] || skip_all "no max_drain_ms"
@@ -88,11 +108,15 @@ else
 fi
 
 bdi_set max_drain_ms "$LIMIT_MS" || die "cannot set max_drain_ms"
-before=$(bdi_get nr_dirty_throttled)
-dd if=/dev/zero of="$MNT/file" bs=64k count=$((WRITE_MIB * 16)) status=none
-throttled=$(($(bdi_get nr_dirty_throttled) - before))
-metric throttled "$throttled"
-check "a writer beside them is not held" [ "$throttled" -eq 0 ]
+write_beside throttled
+check "a writer beside them is not held" [ "$THROTTLED" -eq 0 ]
+sync -f "$MNT"
+# Else the flusher would have written the pages before the writer comes.
+wbdisk_set idle stall_ms "$STALL_MS"
+page_each || die "cannot write a page of each cgroup"
+write_beside busy_throttled
+wbdisk_set idle stall_ms 0
+check "nor while each has a dirty page" [ "$THROTTLED" -eq 0 ]
 disk_drop idle
 check_dmesg
 ktap_finished
