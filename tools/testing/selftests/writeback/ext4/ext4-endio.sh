@@ -9,6 +9,8 @@
 #		tree needs a block
 #	convert	the data is on the disk, but its extent cannot be marked as written
 #		for lack of a block: a fallocate merged with it during the I/O
+#	neighbour	two extents are under I/O when a fallocate merges them; the first is
+#		done, there is no block for a split, and zeros would replace the second
 #	ioerror	the disk refuses the data of unwritten blocks
 #	rewrite	that disk is well again, and the same data, still in memory, is written again,
 #		also as data to be journalled
@@ -48,6 +50,8 @@ readonly ROOT_EXTENTS=4
 readonly CONVERT_AT_MIB=1 CONVERT_KIB=64
 # Longer than the test needs; ended by hand.
 readonly STALL_MS=60000
+# So long on its way that the other is converted before: 0.5 s
+readonly NEIGHBOUR_KIB=512 NEIGHBOUR_MBPS=1
 readonly SHRUNK_KIB=4
 readonly IOERROR_PAGES=64
 readonly REMOUNT_MIB=4
@@ -71,7 +75,7 @@ readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
-	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [convert]=4 [neighbour]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
@@ -84,7 +88,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-case_parts nospace convert ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
+case_parts nospace convert neighbour ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -164,6 +168,43 @@ run_convert() {
 	check "convert: the conversion did fail" eval "dmesg_new | grep -q 'failed to convert'"
 	check "convert: the data, or an error" honest "$log.write" "$log.verify"
 	check "convert: no old data" no_stale "$log.verify"
+	disk_teardown
+}
+
+# run_neighbour() - five results
+run_neighbour() {
+	local i file log=$WB_OUT/neighbour first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4))
+	local late=$((first + pages)) more=$((NEIGHBOUR_KIB / 4)) pids=()
+	fresh delalloc || die "no file system"
+	file=$MNT/file
+	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
+		dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
+	done
+	fallocate -l 16M "$MNT/reserve"
+	sync
+	wbdisk_set test stall_ms "$STALL_MS"
+	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$log.write.note" &
+	pids+=("$!")
+	loop_until in_flight
+	blocks write "$file" "$late" "$more" 1 "$log.late" > "$log.late.note" &
+	pids+=("$!")
+	loop_until in_flight 2
+	# The file has to grow; fallocate(1) would fsync.
+	check "neighbour: a fallocate behind them" \
+		[ -z "$(xfs_io -c "falloc $(((late + more) << 12)) ${CONVERT_KIB}k" "$file" 2>&1)" ]
+	check "neighbour: the file system is full" ext4_fill
+	# The first is converted while the second is on its way.
+	wbdisk_set test link_mbps "$NEIGHBOUR_MBPS"
+	wbdisk_set test stall_ms 0
+	wait "${pids[@]}"
+	cat "$log".{write,late}.note
+	ext4_remount delalloc || die "cannot mount again"
+	blocks verify "$file" "$first" "$pages" 1 "$log.verify"
+	check "neighbour: what was written first, or an error" honest "$log.write" "$log.verify"
+	blocks verify "$file" "$late" "$more" 1 "$log.verify"
+	metric endio_lost_neighbour "$(ext4_word "$log.verify" zero)"
+	check "neighbour: what was on its way meanwhile, or an error" honest "$log.late" "$log.verify"
+	check "neighbour: no old data" [ "$(ext4_word "$log.verify" stale)" -eq 0 ]
 	disk_teardown
 }
 
@@ -604,6 +645,10 @@ test_nospace() {
 
 test_convert() {
 	run_convert
+}
+
+test_neighbour() {
+	run_neighbour
 }
 
 test_ioerror() {

@@ -141,7 +141,7 @@ ext4_word() {
 	awk -v key="$2" '$1 == key { print $2 }' "$1"
 }
 
-# in_flight() - is a write on its way to the disk?
+# in_flight([n]) - is a write on its way to the disk, or that many?
 in_flight() {
-	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -gt 0 ]
+	[ "$(awk '{ print $9 }' "/sys/block/$DISK_NAME/stat")" -ge "${1:-1}" ]
 }
