@@ -117,12 +117,12 @@ def test_a_splat_is_found_once_and_without_its_time() -> None:
 
 
 def test_the_command_line_names_what_it_needs(tmp_path: Path) -> None:
-    words = guests.command(Path("/k/linux"), tmp_path, [tmp_path / "a", tmp_path / "b"])
-    assert words[0] == "/k/linux"
+    words = guests.command(Path("/k/linux"), 3072, tmp_path, [tmp_path / "a", tmp_path / "b"])
+    assert words[:2] == ["/k/linux", "mem=3072M"]
     assert {f"ubd0={tmp_path}/a", f"ubd1={tmp_path}/b", f"WB_OUT={tmp_path}", "rootfstype=hostfs", "ro"} <= set(words)
     assert not any("time-travel" in w for w in words)
     with pytest.raises(WbError, match="no white space"):
-        guests.command(Path("/k/linux"), tmp_path / "a b", [])
+        guests.command(Path("/k/linux"), 1024, tmp_path / "a b", [])
 
 
 def test_the_users_that_xfstests_wants() -> None:

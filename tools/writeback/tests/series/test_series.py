@@ -246,6 +246,21 @@ def test_a_commit_that_one_line_drops_stays_with_the_other(series: Checkout, mai
     series.wb("series", "round-trip")
 
 
+def test_a_new_commit_does_not_take_the_number_of_another_line(series: Checkout, mainline: Path) -> None:
+    series.wb("series", "tree", base=mainline)
+    last = series.git("rev-parse", "HEAD").strip()
+    series.git("reset", "-q", "--hard", "HEAD~2")
+    (series.tree / "mm/new.c").write_text("new\n")
+    series.git("add", "-f", "mm/new.c")
+    series.git("commit", "-q", "-m", "mm: add a file")
+    series.git("cherry-pick", last)
+    series.wb("series", "export", base=mainline)
+    assert (series.top / "fs/ext4/6.12/0002-add-a-file-to-ext4.patch").is_file()
+    assert (series.top / "mm/7.3/0002-mm-add-a-file.patch").is_file()
+    series.wb("series", "round-trip")
+    series.wb("series", "round-trip", base=mainline)
+
+
 def test_a_stand_in_that_the_series_does_not_apply_to_is_no_base(
     series: Checkout, mainline: Path, tmp_path: Path,
 ) -> None:

@@ -81,7 +81,8 @@ class Setting:
         """What makes two runs the same run."""
         init = (guests.GUEST / "foreign-init").read_text()
         text = self.suite.job(self.tree, job.test, self.fs, job.config)
-        return sha256_text("\n".join([self.built[job.kernel].key, self.ident, init, text]))[:16]
+        words = [self.built[job.kernel].key, self.ident, init, text, str(self.suite.memory_mib)]
+        return sha256_text("\n".join(words))[:16]
 
 
 def kept(setting: Setting, job: Job) -> dict[str, Any] | None:

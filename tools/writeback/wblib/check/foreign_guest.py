@@ -16,7 +16,6 @@ from wbtop.errors import WbError
 
 from .foreign_suite import MODULES, USERS, Config, Suite, Verdict
 
-MEMORY_MIB = 1024
 # Sparse: TEST_DEV, SCRATCH_DEV, LOGWRITES_DEV.
 DISKS_GIB = (6, 8, 6)
 # What the disks may really take while a test runs.
@@ -60,23 +59,23 @@ def users() -> dict[str, str]:
     }
 
 
-def command(image: Path, out: Path, disks: list[Path]) -> list[str]:
+def command(image: Path, memory_mib: int, out: Path, disks: list[Path]) -> list[str]:
     """The command line; time is the host's, since tests count it while they compute."""
     init = GUEST / "foreign-init"
     for path in (init, out, *disks):
         if re.search(r"[\s,\"']", str(path)):
             raise WbError(f"{path}: a kernel's command line takes no white space, comma or quote: set WB_BUILD or "
                           "WB_RESULTS", 2)
-    return [str(image), f"mem={MEMORY_MIB}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
+    return [str(image), f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             f"init={init}", *(f"ubd{i}={disk}" for i, disk in enumerate(disks)), f"WB_OUT={out}",
             f"umid={uml.UMID}", f"uml_dir={out}/", "con=null", "con0=null,fd:2", "ssl=null", "console=tty0", "panic=-1",
             "norandmaps"]
 
 
 @contextlib.contextmanager
-def _disks() -> Iterator[list[Path]]:
+def _disks(memory_mib: int) -> Iterator[list[Path]]:
     """Empty disks where the guest's memory goes, too."""
-    with tempfile.TemporaryDirectory(prefix="wb-foreign-", dir=uml.memory_dir(MEMORY_MIB + DISKS_MIB)) as place:
+    with tempfile.TemporaryDirectory(prefix="wb-foreign-", dir=uml.memory_dir(memory_mib + DISKS_MIB)) as place:
         paths = [Path(place) / f"disk{i}" for i in range(len(DISKS_GIB))]
         for path, gib in zip(paths, DISKS_GIB, strict=True):
             with path.open("wb") as f:
@@ -98,10 +97,11 @@ def run(task: Task, out: Path, tick: Callable[[float], None] | None = None) -> R
         (out / name).write_text(text)
     (out / "job").write_text(
         f"mount --bind {task.modules} {MODULES}\n" + task.suite.job(task.tree, task.test, task.fs, task.config))
-    with _disks() as disks, uml.one_cpu() as prefix:
-        memory = uml.memory_dir(MEMORY_MIB)
+    with _disks(task.suite.memory_mib) as disks, uml.one_cpu() as prefix:
+        memory = uml.memory_dir(task.suite.memory_mib)
         argv = ["env", "-i", f"TMPDIR={memory}", "HOME=.", f"LD_PRELOAD={uml.shim()}", "UMLHOST_SEED=1", "sh", "-c",
-                f"exec \"$0\" \"$@\" > {out}/console.log 2>&1 < /dev/null", *command(task.image, out, disks)]
+                f"exec \"$0\" \"$@\" > {out}/console.log 2>&1 < /dev/null",
+                *command(task.image, task.suite.memory_mib, out, disks)]
         # The console is what qemu.execute() watches for silence; a test says nothing there.
         problem, wall = qemu.execute([*prefix, *argv], out, timeout_s=task.timeout_s, tick=tick)
     uml.clean(out)

@@ -48,7 +48,7 @@ VERDICTS = ("pass", "fail", "notrun", "timeout", "died")
 
 @dataclass(frozen=True)
 class Suite:
-    """One of SUITES. marks: files by which its checkout is known; built: whether it has been."""
+    """One of SUITES. marks: files by which its checkout is known; memory_mib: of a guest."""
 
     name: str
     marks: tuple[str, ...]
@@ -56,6 +56,7 @@ class Suite:
     groups: Callable[[Path, str], dict[str, set[str]]]
     job: Callable[[Path, str, str, Config], str]
     judge: Callable[[Path, str], Verdict]
+    memory_mib: int = 1024
 
 
 def config(text: str) -> Config:
@@ -157,7 +158,7 @@ SUITES = {s.name: s for s in (
     Suite("fstests", ("check", "common/rc", "tests/generic"), FSTESTS,
           _fstests_groups, _fstests_job, _fstests_judge),
     Suite("blktests", ("check", "common/rc", "tests/block"), {},
-          _blktests_groups, _blktests_job, _blktests_judge),
+          _blktests_groups, _blktests_job, _blktests_judge, memory_mib=3072),  # throtl has a scsi_debug of 1 GiB
 )}
 
 

@@ -71,7 +71,8 @@ def numbers(known: list[int | None]) -> list[int]:
 def export_to(repo: Path, root: Path, line: str, old: Sequence[Path] = ()) -> list[Path]:
     """Write the commits base.. of ``repo`` as patch files below ``root``, in order; returns them.
 
-    old: the files of the series as it is, in order.  A commit keeps the number and the directory of its file.
+    old: the files of the series as it is, in order.  A commit keeps the number and the directory of its file;
+    a new one whose number another line has for one of its own is for ``line`` alone.
     A file of both lines is kept as it is when ``line`` is not LTS and only blob ids and line numbers differ.
     """
     of_subject: dict[str, list[Path]] = {}
@@ -91,8 +92,12 @@ def export_to(repo: Path, root: Path, line: str, old: Sequence[Path] = ()) -> li
             raise WbError(f"{repo}: {count} commits gave {len(made)} patches: drop the empty commit")
         files = [same.pop(0) if (same := of_subject.get(subject(patch))) else None for patch in made]
         numbered = numbers([f and patchqueue.number(f) for f in files])
+        others = [o for o in upstream.LINES if o != line and _others_exist(line)]
+        taken = {patchqueue.number(p) for o in others for p in _all_files(o)}
         for patch, before, number in zip(made, files, numbered, strict=True):
             place = directory(patch)
+            if not before and number in taken:
+                place = f"{place}/{line}"
             if before:
                 place = _top(before)
                 if _only(before):
@@ -243,10 +248,14 @@ def _all_files(line: str) -> list[Path]:
     return [p for p in found if p.name[2:4] != "00"]
 
 
+def _others_exist(line: str) -> bool:
+    """Whether there are patches for another line than ``line``."""
+    return line != upstream.LTS or any((ROOT / name / o).is_dir() for name in PATCH_DIRS for o in upstream.LINES)
+
+
 def _retire(patch: Path, line: str) -> None:
     """Take a patch file out of ``line``: one of both lines stays with the other, if that has patches of its own."""
-    split = any((ROOT / name / o).is_dir() for name in PATCH_DIRS for o in upstream.LINES)
-    if _only(patch) or not (split or line != upstream.LTS):
+    if _only(patch) or not _others_exist(line):
         patch.unlink()
         return
     other = next(o for o in upstream.LINES if o != line)
