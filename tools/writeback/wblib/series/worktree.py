@@ -96,8 +96,6 @@ def export_to(repo: Path, root: Path, line: str, old: Sequence[Path] = ()) -> li
         taken = {patchqueue.number(p) for o in others for p in _all_files(o)}
         for patch, before, number in zip(made, files, numbered, strict=True):
             place = directory(patch)
-            if not before and number in taken:
-                place = f"{place}/{line}"
             if before:
                 place = _top(before)
                 if _only(before):
@@ -106,6 +104,8 @@ def export_to(repo: Path, root: Path, line: str, old: Sequence[Path] = ()) -> li
                     place = f"{place}/{line}"
                 elif line != upstream.LTS:
                     patch.write_bytes(before.read_bytes())
+            elif number in taken:
+                place = f"{place}/{line}"
             target = root / place / f"{number:04}{patch.name[4:]}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(patch, target)

@@ -141,18 +141,25 @@ run_nospace() {
 	disk_teardown
 }
 
-# run_convert() - four results
-run_convert() {
-	local i file log=$WB_OUT/convert first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4)) pid
+# stalled() - FILE, whose tree has room for one more extent, on a disk that stands still
+stalled() {
+	local i
 	fresh delalloc || die "no file system"
-	file=$MNT/file
+	FILE=$MNT/file
 	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
-		dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
+		dd if=/dev/zero of="$FILE" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
 	done
 	# Space for the blocks behind those under I/O, and the bitmap in memory.
 	fallocate -l 16M "$MNT/reserve"
 	sync
 	wbdisk_set test stall_ms "$STALL_MS"
+}
+
+# run_convert() - four results
+run_convert() {
+	local file log=$WB_OUT/convert first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4)) pid
+	stalled
+	file=$FILE
 	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$WB_OUT/convert.note" &
 	pid=$!
 	loop_until in_flight
@@ -173,16 +180,10 @@ run_convert() {
 
 # run_neighbour() - five results
 run_neighbour() {
-	local i file log=$WB_OUT/neighbour first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4))
+	local file log=$WB_OUT/neighbour first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4))
 	local late=$((first + pages)) more=$((NEIGHBOUR_KIB / 4)) pids=()
-	fresh delalloc || die "no file system"
-	file=$MNT/file
-	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
-		dd if=/dev/zero of="$file" bs=4K count=1 seek=$((i * 4)) conv=notrunc status=none
-	done
-	fallocate -l 16M "$MNT/reserve"
-	sync
-	wbdisk_set test stall_ms "$STALL_MS"
+	stalled
+	file=$FILE
 	blocks write "$file" "$first" "$pages" 1 "$log.write" > "$log.write.note" &
 	pids+=("$!")
 	loop_until in_flight
