@@ -12,6 +12,7 @@ from wblib.check import foreign
 from wblib.check import foreign_guest as guests
 from wblib.check import foreign_suite as suites
 from wblib.kernel import kconfig
+from wblib.results import store
 from wbtop.errors import WbError
 
 FSTESTS, BLKTESTS = suites.SUITES["fstests"], suites.SUITES["blktests"]
@@ -179,7 +180,7 @@ def test_a_finished_run_is_kept_and_one_that_was_cut_short_is_not(tmp_path: Path
         return foreign.Setting(FSTESTS, tmp_path, ident, "ext4", {"stock": Built()}, {}, timeout_s, False)  # type: ignore[dict-item]
 
     job = foreign.Job("stock", suites.Config("default"), "generic/001", 1)
-    path = setting().place(job) / "result.json"
+    path = setting().place(job) / guests.VERDICT
     assert foreign.kept(setting(), job) is None
     path.parent.mkdir(parents=True)
     path.write_text("{")
@@ -187,6 +188,7 @@ def test_a_finished_run_is_kept_and_one_that_was_cut_short_is_not(tmp_path: Path
     result = {"identity": setting().identity(job), "what": "pass", "timeout_s": 10.0}
     path.write_text(json.dumps(result))
     assert foreign.kept(setting(), job) == result
+    assert store.scan(tmp_path) == []
     assert foreign.kept(setting(ident="another checkout"), job) is None
     path.write_text(json.dumps({**result, "what": "timeout"}))
     assert foreign.kept(setting(), job)

@@ -88,7 +88,7 @@ class Setting:
 def kept(setting: Setting, job: Job) -> dict[str, Any] | None:
     """The result of ``job`` if it has been run to its end before."""
     try:
-        old = json.loads((setting.place(job) / "result.json").read_text())
+        old = json.loads((setting.place(job) / guests.VERDICT).read_text())
     except (OSError, ValueError):
         return None
     same = isinstance(old, dict) and old.get("identity") == setting.identity(job) and old.get("what") in suites.VERDICTS
@@ -116,7 +116,7 @@ def _run_one(setting: Setting, job: Job, progress: Progress, stop: threading.Eve
               "identity": setting.identity(job)}
     if ran.verdict.what in ("pass", "notrun") and not ran.splats:
         guests.tidy(out)
-    write_atomic(out / "result.json", json.dumps(result, indent=1) + "\n")
+    write_atomic(out / guests.VERDICT, json.dumps(result, indent=1) + "\n")
     if ran.splats or ran.verdict.what in WORSE:
         say(f"  {label}: {ran.verdict.what} {ran.verdict.why}{' SPLAT ' if ran.splats else ''}"
             f"{ran.splats[0] if ran.splats else ''}")

@@ -21,6 +21,8 @@ DISKS_GIB = (6, 8, 6)
 # What the disks may really take while a test runs.
 DISKS_MIB = 4096
 # As in functions.sh, but for what tests provoke: "Call Trace" of a shutdown of XFS.
+# Not a result of a case, so not named as one: both are below results/.
+VERDICT = "verdict.json"
 SPLAT = re.compile(r"BUG:|WARNING:|Oops|general protection fault|INFO: task .* blocked|KASAN|UBSAN|possible circular"
                    r"|possible recursive|self-detected stall|soft lockup|divide error|sleeping function called")
 
@@ -120,5 +122,5 @@ def _judge(task: Task, out: Path, problem: str) -> Verdict:
 def tidy(out: Path) -> None:
     """Of a test that passed or was not run, nothing but its result is kept."""
     for path in out.iterdir():
-        if path.name != "result.json":
+        if path.name != VERDICT:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
