@@ -521,7 +521,7 @@ test_alone() {
 # ---- readers leave and come ------------------------------------------------
 
 test_leave() {
-	local limit max_io leave obey largest
+	local limit max_io leave obey largest peak room
 	fresh fifo xfs none "" link_mbps=150
 	set_dirty background_bytes "$MIB"
 	trace_clear
@@ -529,8 +529,14 @@ test_leave() {
 	fio_start --name=first --runtime=600ms \
 		--name=second --startdelay="$((600 + LEAVE_MS + 800))ms" --runtime=500ms
 	sleep "$((READER_MS / 1000))"
+	stats_reset
 	start dd if=/dev/zero of="$MNT/write" bs=1M count=360
 	wait
+	peak=$(wbdisk_stat test inflight_write_peak_bytes)
+	# As many as by requests: what was held must not take the next reader's tag.
+	room=$(($(bytes_get "$DISK_NAME" tags) * $(queue_get max_sectors_kb) * 1024 * 3 / 4))
+	check "leave: without readers writes have no more than three quarters of the tags" \
+		holds "$peak <= $room"
 	measure "$DISK_NAME"
 	limit=${SEEN[limit]} max_io=${SEEN[max_io]}
 	# The longest time without a read is the one between them.  Writes that
@@ -607,7 +613,7 @@ test_held() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-bytes
-ktap_set_plan 85
+ktap_set_plan 86
 test_sysfs
 test_flips
 test_bound

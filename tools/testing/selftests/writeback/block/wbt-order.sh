@@ -5,6 +5,8 @@
 #	sync	a small write that someone waits for passes what is held back
 #	fair	the background goes on beside such writes
 #	small	also if they are small, and so many as there is always room for
+#	scattered	or more, and the background writes single pages
+#	large	such a write passes a large one that is waited for, too, which goes on
 #	direct	O_DIRECT writes are not held back, nor split
 #	swap	nor is swap held back
 #
@@ -21,7 +23,12 @@ readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
 readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
 # More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
+# What its fsync has to write takes longer than the small ones do.
+readonly BIG_MIB=32 BIG_REQUEST=65536
 readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS=100
+# By requests it is 0.1 MB/s, and 0.4 if each turn is one write; the number of writes
+# that are counted bounds it.
+readonly SCATTERED_TASKS=16 SCATTERED_MBPS=.7
 readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
 # Swap waits for swap, as there are only so many requests for it (stock's max_depth):
 # a few background writes are issued in that time.
@@ -36,12 +43,17 @@ about not_fast "where fio, which spins while it waits, takes minutes"
 measures 'bytes_sync_passed_by_X, bytes_swap_passed_by' requests lower \
 	"background writes sent between such a write's arrival and its request"
 measures 'bytes_sync_wait_max_X, bytes_direct_wait_max' ms lower "longest time between the two"
+measures bytes_large_passed_by requests lower \
+	"writes of a large fsync sent between a small one's arrival and its request"
+measures bytes_large_wait_max ms lower "longest time between the two"
+measures bytes_large_mbps MB/s higher "the large one beside tasks that fsync all the time"
 measures bytes_background_mbps MB/s higher \
 	"background writes beside tasks that fsync all the time"
 measures bytes_sync_writes requests - "writes of these tasks"
 measures bytes_beside_small_mbps MB/s higher \
 	"the background beside 5 tasks that sync 32 KiB, disk of 20 MB/s"
 measures bytes_beside_small_gap_max ms lower "longest time without a background write beside them"
+measures bytes_scattered_mbps MB/s higher "the same beside 16 tasks, if it writes every second page"
 measures bytes_small_syncs requests - "writes of these tasks"
 measures bytes_background_share percent - \
 	"share of the background beside the sync of a large file"
@@ -59,6 +71,17 @@ backlog_start() {
 	background_start "$BACKLOG_WRITERS" "$BACKLOG_MIB"
 }
 
+# scattered_start() - the same with every second page of them
+scattered_start() {
+	local i
+	for ((i = 0; i < BACKLOG_WRITERS; i++)); do
+		fio --name=scattered --filename="$MNT/background$i" --rw=write:4k --bs=4k \
+			--size="${BACKLOG_MIB}m" --io_size="$((BACKLOG_MIB / 2))m" > /dev/null ||
+			die "cannot write $MNT/background$i"
+	done
+	background_start "$BACKLOG_WRITERS" "$BACKLOG_MIB"
+}
+
 backlog_wait() {
 	wait "${BACKGROUND_PIDS[@]}"
 }
@@ -68,11 +91,11 @@ backlog_there() {
 	holds "$(bytes_get "$DISK_NAME" held_bytes) > 0"
 }
 
-# passed(first, last) - of the write bios to these sectors: how many; how many
-# background writes were issued between the arrival of one and the request with it,
-# at most; and the longest time of that, ms
+# passed(first, last, [flags]) - of the write bios to these sectors: how many; how
+# many others with these flags, else of the background, were issued between the arrival
+# of one and the request with it, at most; and the longest time of that, ms
 passed() {
-	events | awk -v first="$1" -v last="$2" '
+	events | awk -v first="$1" -v last="$2" -v flags="${3:-W}" '
 		$5 !~ /W/ { next }
 		$1 == "block_bio_queue" && $6 >= first && $6 <= last { since[$6] = $2; count[$6] = others }
 		$1 == "block_rq_issue" && $6 && $8 >= first && $8 <= last {
@@ -86,7 +109,7 @@ passed() {
 			}
 			next
 		}
-		$1 == "block_rq_issue" && $5 == "W" { others++ }
+		$1 == "block_rq_issue" && $5 == flags { others++ }
 		END { printf "%d %d %.3f\n", n, most, wait * 1000 }'
 }
 
@@ -195,38 +218,121 @@ small_limit() {
 		$(bytes_get "$DISK_NAME" limit) -le $SMALL_LIMIT ]]
 }
 
-# The background beside small writes that there are always some of.
-test_small() {
-	local i mbps gap syncs
+# small_measure() - what the background and these tasks write, in mbps and syncs
+small_measure() {
+	sleep .1
+	trace_clear
+	sleep "$(calc "$SMALL_MS / 1e3")"
+	mbps=$(calc "$(issued W) / $SMALL_MS / 1e3")
+	syncs=$(events | grep -c '^block_rq_issue.* WS ')
+}
+
+# small_start(tasks) - on a slow disk, which the kernel knows for one
+small_start() {
+	local i
 	fresh fifo xfs none "" write_cache=0
-	for ((i = 0; i < SMALL_TASKS; i++)); do
+	for ((i = 0; i < $1; i++)); do
 		lay_out "small.$i.0" 1	# as fio names them
 	done
 	slow_down
 	trace_clear
 	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
 		--name=small --directory="$MNT" --size=1m --rw=write --bs="${SMALL_KIB}k" \
-		--overwrite=1 --fdatasync=1 --numjobs="$SMALL_TASKS"
+		--overwrite=1 --fdatasync=1 --numjobs="$1"
 	READERS_PID=$STARTED
 	# Until the kernel has forgotten how fast the disk was.
 	loop_until small_limit ||
 		die "they do not run, or the limit stays at $(bytes_get "$DISK_NAME" limit)"
+}
+
+# The background beside small writes that there are always some of.
+test_small() {
+	local mbps gap syncs
+	small_start "$SMALL_TASKS"
 	backlog_start
-	sleep .1
-	trace_clear
-	sleep "$(calc "$SMALL_MS / 1e3")"
-	mbps=$(calc "$(issued W) / $SMALL_MS / 1e3")
+	small_measure
 	gap=$(longest_gap W)
-	syncs=$(events | grep -c '^block_rq_issue.* WS ')
 	check "small: the backlog outlasts the measurement" backlog_there
-	readers_stop
 	metric bytes_beside_small_mbps "$mbps"
 	metric bytes_beside_small_gap_max "$gap"
 	metric bytes_small_syncs "$syncs"
 	check "small: $SMALL_TASKS tasks that sync $SMALL_KIB KiB leave the background an eighth" \
 		holds "$mbps >= $SLOW_MBPS / 8 && $syncs > 10 * $SMALL_TASKS"
 	check "small: and never keep it out for $SMALL_GAP_MS ms" holds "$gap < $SMALL_GAP_MS"
+	readers_stop
 	backlog_wait
+	sync
+	disk_teardown
+}
+
+# The background's writes are shorter than those of the tasks, so it has more turns.
+test_scattered() {
+	local mbps syncs
+	small_start "$SCATTERED_TASKS"
+	scattered_start
+	small_measure
+	check "scattered: the backlog outlasts the measurement" backlog_there
+	readers_stop
+	metric bytes_scattered_mbps "$mbps"
+	check "scattered: $SCATTERED_TASKS tasks that sync $SMALL_KIB KiB leave it $SCATTERED_MBPS MB/s" \
+		holds "$mbps >= $SCATTERED_MBPS && $syncs > $SCATTERED_TASKS"
+	backlog_wait
+	sync
+	disk_teardown
+}
+
+# issued_large() - bytes of sync writes that no small one is part of
+issued_large() {
+	events | awk -v least="$BIG_REQUEST" '
+		$1 == "block_rq_issue" && $5 == "WS" && $6 >= least { n += $6 }
+		END { print n + 0 }'
+}
+
+# big_start() - fsync of a large file that the disk is given while somebody reads
+big_start() {
+	dirty "$MNT/big" $((BIG_MIB * 1024))
+	start sync -d "$MNT/big"
+	BIG=$STARTED
+	loop_until backlog_there || die "nothing of the large file is held back"
+}
+
+# As a database's log beside its checkpoint.
+test_large() {
+	local i first last n most ms mbps BIG
+	fresh fifo xfs none ""
+	lay_out idle 1
+	read -r first last < <(sectors "$MNT/idle") || die "no extent of $MNT/idle"
+	lay_out big "$BIG_MIB"
+	slow_down
+	readers_start
+	big_start
+	trace_clear
+	for ((i = 0; i < FSYNCS; i++)); do
+		dd if=/dev/zero of="$MNT/idle" bs=4k count=1 conv=notrunc,fdatasync status=none
+	done
+	check "large: its fsync outlasts the small ones" backlog_there
+	read -r n most ms < <(passed "$first" "$last" WS)
+	metric bytes_large_passed_by "$most"
+	metric bytes_large_wait_max "$ms"
+	check "large: at most $FSYNC_PASSED_BY of its writes go before one of $FSYNCS small ones" \
+		holds "$n == $FSYNCS && $most <= $FSYNC_PASSED_BY"
+	wait "$BIG"
+	readers_stop
+
+	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
+		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
+		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
+	READERS_PID=$STARTED
+	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	big_start
+	trace_clear
+	sleep "$(calc "$SYNC_MS / 1e3")"
+	mbps=$(calc "$(issued_large) / $SYNC_MS / 1e3")
+	metric bytes_large_mbps "$mbps"
+	check "large: its fsync goes on beside $SYNC_TASKS tasks that fsync" \
+		holds "$mbps >= $SLOW_MBPS / 4"
+	readers_stop
+	wait "$BIG"
 	sync
 	disk_teardown
 }
@@ -313,7 +419,7 @@ swap_off() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-order
-ktap_set_plan 20
+ktap_set_plan 25
 # The flusher stays out of it: tasks write, and know what.
 set_dirty background_ratio 50
 set_dirty ratio 60
@@ -322,6 +428,8 @@ test_sync none
 test_sync mq-deadline
 test_fair
 test_small
+test_scattered
+test_large
 test_direct
 test_swap
 check_dmesg
