@@ -72,8 +72,10 @@ SELF_PARTS = (
      "open_reader issues each read when it is due, so that a disk that stalls is still\n"
      "asked; a sampler of vmstat; and programs that write and verify what a power cut\n"
      "must not lose.", ("src/",)),
-    ("selftests/writeback: add cases of the block layer",
-     "Readers beside a writer, and what wbt promises.", ("block/",)),
+    ("selftests/writeback: add cases of writeback throttling",
+     "What wbt promises: bounds, order, accounting, and what it costs.", ("block/wbt-",)),
+    ("selftests/writeback: add readers beside a writer",
+     "How long reads wait behind buffered writeback.", ("block/",)),
     ("selftests/writeback: add cases of dirty memory",
      "Its limits, who is throttled, and how long.", ("mm/",)),
     ("selftests/writeback: add cases of ext4",

@@ -33,9 +33,9 @@ about wall 30
 about programs blkdiscard dd awk mkswap
 about kernel BLK_WBT BLK_WBT_MQ SWAP CGROUPS MEMCG
 about series
-measures 'unheld_alone, unheld_reads, unheld_fsync, unheld_swap' ratio lower \
-	"time of 1 GiB of discards, or of 48 MiB of swap, by bytes over that by requests"
-measures unheld_late ratio - "the same of 16 MiB of discards beside reads that are late"
+measures unheld_late ratio - "16 MiB of discards beside reads that are late: time by bytes over that by requests"
+measures unheld_X ratio lower \
+	"the same of 1 GiB of discards, or of 48 MiB of swap"
 case_parse "$@"
 
 # ---- load ------------------------------------------------------------------
