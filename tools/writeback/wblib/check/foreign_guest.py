@@ -20,9 +20,9 @@ from .foreign_suite import MODULES, USERS, Config, Suite, Verdict
 DISKS_GIB = (6, 8, 6)
 # What the disks may really take while a test runs.
 DISKS_MIB = 4096
-# As in functions.sh, but for what tests provoke: "Call Trace" of a shutdown of XFS.
 # Not a result of a case, so not named as one: both are below results/.
 VERDICT = "verdict.json"
+# As in functions.sh, but for what tests provoke: "Call Trace" of a shutdown of XFS.
 SPLAT = re.compile(r"BUG:|WARNING:|Oops|general protection fault|INFO: task .* blocked|KASAN|UBSAN|possible circular"
                    r"|possible recursive|self-detected stall|soft lockup|divide error|sleeping function called")
 

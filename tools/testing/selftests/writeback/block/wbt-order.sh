@@ -22,9 +22,9 @@
 readonly BACKLOG_WRITERS=4 BACKLOG_MIB=8
 readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
-# More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
 # What its fsync has to write takes longer than the small ones do.
 readonly BIG_MIB=32 BIG_REQUEST=65536
+# More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
 readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS=100
 # By requests it is 0.1 MB/s, and 0.4 if each turn is one write; the number of writes
 # that are counted bounds it.
@@ -159,17 +159,22 @@ all_sync() {
 	[ "$(issued WS)" -gt $((2 * SYNC_TASKS * MIB)) ]
 }
 
+# syncs_start() - tasks that fsync 4 KiB all the time; readers_stop() ends them
+syncs_start() {
+	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
+		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
+		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
+	READERS_PID=$STARTED
+	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+}
+
 # The background next to nothing but writes that someone waits for.
 test_fair() {
 	local mbps bytes syncs
 	fresh fifo xfs none ""
 	lay_out large "$LARGE_SYNC_MIB"
 	slow_down
-	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
-		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
-		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
-	READERS_PID=$STARTED
-	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	syncs_start
 	backlog_start
 	trace_clear
 	sleep "$(calc "$SYNC_MS / 1e3")"
@@ -253,13 +258,13 @@ test_small() {
 	small_measure
 	gap=$(longest_gap W)
 	check "small: the backlog outlasts the measurement" backlog_there
+	readers_stop
 	metric bytes_beside_small_mbps "$mbps"
 	metric bytes_beside_small_gap_max "$gap"
 	metric bytes_small_syncs "$syncs"
 	check "small: $SMALL_TASKS tasks that sync $SMALL_KIB KiB leave the background an eighth" \
 		holds "$mbps >= $SLOW_MBPS / 8 && $syncs > 10 * $SMALL_TASKS"
 	check "small: and never keep it out for $SMALL_GAP_MS ms" holds "$gap < $SMALL_GAP_MS"
-	readers_stop
 	backlog_wait
 	sync
 	disk_teardown
@@ -319,11 +324,7 @@ test_large() {
 	wait "$BIG"
 	readers_stop
 
-	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
-		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
-		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
-	READERS_PID=$STARTED
-	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	syncs_start
 	big_start
 	trace_clear
 	sleep "$(calc "$SYNC_MS / 1e3")"
@@ -410,10 +411,6 @@ test_swap() {
 	umount_fs "$WB_OUT/swapped"
 	swap_off "$MNT/swap"
 	disk_teardown
-}
-
-swap_off() {
-	! grep -q "^$1 " /proc/swaps || swapoff "$1"
 }
 
 # ---- main ------------------------------------------------------------------

@@ -121,10 +121,6 @@ test_discards() {
 		holds "$LATE_FACTOR * ${TOOK[bytes]} >= ${TOOK[requests]}"
 }
 
-swap_off() {
-	! grep -q "^$DISK_DEV " /proc/swaps || swapoff "$DISK_DEV"
-}
-
 # swap_out() - push some tmpfs out of a small cgroup
 swap_out() {
 	cgroup_run swap dd if=/dev/urandom of="$WB_OUT/swapped/data" bs=64k count=$((SWAPPED_MIB * 16))
@@ -139,7 +135,7 @@ test_swap() {
 	cgroup_create swap "${SWAP_MEMORY_MIB}M" || die "cannot make a cgroup"
 	mkdir "$WB_OUT/swapped" || die "cannot make a directory"
 	on_exit umount_fs "$WB_OUT/swapped"
-	on_exit swap_off
+	on_exit swap_off "$DISK_DEV"
 	for policy in requests bytes; do
 		unheld_disk "$policy" "$LATENCY_NS"
 		# Each page is a write.
@@ -154,7 +150,7 @@ test_swap() {
 		TOOK[$policy]=$((to - from))
 		note "of swap there were $(wbdisk_stat test writes) writes"
 		umount_fs "$WB_OUT/swapped"
-		swap_off
+		swap_off "$DISK_DEV"
 		wbdisk_destroy test
 	done
 	note "swap: ${TOOK[requests]} us by requests, ${TOOK[bytes]} us by bytes"

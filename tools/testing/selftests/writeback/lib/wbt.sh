@@ -23,6 +23,11 @@ lay_out() {
 		die "cannot write $MNT/$1"
 }
 
+# swap_off(path) - if it is swapped to
+swap_off() {
+	! grep -q "^$1 " /proc/swaps || swapoff "$1"
+}
+
 # ---- tasks -----------------------------------------------------------------
 
 STARTED=	# the last task that start() started
