@@ -24,6 +24,8 @@ readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
 # What its fsync has to write takes longer than the small ones do.
 readonly BIG_MIB=32 BIG_REQUEST=65536
+# More than are counted at once.
+readonly CROWD_TASKS=48
 # More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
 readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS=100
 # By requests it is 0.1 MB/s, and 0.4 if each turn is one write; the number of writes
@@ -47,6 +49,7 @@ measures bytes_large_passed_by requests lower \
 	"writes of a large fsync sent between a small one's arrival and its request"
 measures bytes_large_wait_max ms lower "longest time between the two"
 measures bytes_large_mbps MB/s higher "the large one beside tasks that fsync all the time"
+measures bytes_crowd_mbps MB/s higher "the same beside 48 tasks that overwrite and sync 4 KiB"
 measures bytes_background_mbps MB/s higher \
 	"background writes beside tasks that fsync all the time"
 measures bytes_sync_writes requests - "writes of these tasks"
@@ -338,6 +341,40 @@ test_large() {
 	disk_teardown
 }
 
+# crowd_sync() - has it begun?
+crowd_sync() {
+	[ "$(issued WS)" -gt $((CROWD_TASKS * 4096)) ]
+}
+
+# What is small passes, but does not keep others out: also if it takes all that is
+# counted, and comes again at once.
+test_crowd() {
+	local mbps big
+	fresh fifo xfs none ""
+	lay_out log 4
+	lay_out big "$BIG_MIB"
+	slow_down
+	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
+		--randseed="${OPT[seed]}" --name=crowd --filename="$MNT/log" --size=4m \
+		--rw=randwrite --bs=4k --sync=dsync --numjobs="$CROWD_TASKS"
+	READERS_PID=$STARTED
+	trace_clear
+	loop_until crowd_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	dirty "$MNT/big" $((BIG_MIB * 1024))
+	trace_clear
+	start sync -d "$MNT/big"
+	big=$STARTED
+	sleep "$(calc "$SYNC_MS / 1e3")"
+	mbps=$(calc "$(issued_large) / $SYNC_MS / 1e3")
+	metric bytes_crowd_mbps "$mbps"
+	check "crowd: a large fsync goes on beside $CROWD_TASKS tasks that sync 4 KiB" \
+		holds "$mbps >= $SLOW_MBPS / 5"
+	readers_stop
+	wait "$big"
+	sync
+	disk_teardown
+}
+
 # ---- what is exempt --------------------------------------------------------
 
 test_direct() {
@@ -416,7 +453,7 @@ test_swap() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-order
-ktap_set_plan 25
+ktap_set_plan 26
 # The flusher stays out of it: tasks write, and know what.
 set_dirty background_ratio 50
 set_dirty ratio 60
@@ -427,6 +464,7 @@ test_fair
 test_small
 test_scattered
 test_large
+test_crowd
 test_direct
 test_swap
 check_dmesg
