@@ -48,6 +48,19 @@ def test_the_shim_gives_what_the_seed_says(shim: Path) -> None:
     assert one in [b"".join(words[i:])[:20].hex() for i in range(60)]
 
 
+def test_the_guests_programs_choose_nothing_by_the_cpu() -> None:
+    """What glibc says of itself: no directories of a newer CPU, no XSAVE, sizes that are not the host's."""
+    done = subprocess.run(["/lib64/ld-linux-x86-64.so.2", "--list-diagnostics"], env={"GLIBC_TUNABLES": uml.TUNABLES},
+                          capture_output=True, text=True, check=True)
+    says = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    features = "x86.cpu_features."
+    assert says["dl_hwcaps_subdirs_active"] == "0x0"
+    assert says[features + "xsave_state_size"] == "0x0"
+    assert {says[features + f"{what}_cache_size"] for what in ("data", "shared")} == {"0x200000"}
+    preferred = {k for k, v in says.items() if k.startswith(features + "preferred.") and int(v, 16)}
+    assert not preferred & {features + f"preferred.{name[1:]}" for name in uml.HWCAPS.split(",")}
+
+
 def test_a_killed_tracer_takes_its_child_along(shim: Path, tmp_path: Path) -> None:
     """PTRACE_O_EXITKILL: what UML's guest runs must not go on as a process of the host."""
     source = tmp_path / "tracer.c"

@@ -20,7 +20,7 @@ from wblib.catalog import axes as ax
 from wblib.catalog.spec import RunSpec, specs
 from wblib.catalog.suites import Job, cell, in_lane, jobs, left_out, suite
 from wblib.figures import blocks as figures
-from wblib.guest import qemu
+from wblib.guest import nested, qemu
 from wblib.kernel import build as kernels
 from wblib.kernel import patchqueue, sources, upstream
 from wblib.results import ktap, store
@@ -222,6 +222,7 @@ def determinism(seed: int) -> Iterator[Verdict]:
     yield Verdict("no path of this machine in the guest", f"{BUILD} is in {ready.initrd}" if named else "")
     yield from _same_bytes("exact", {"disk": "fifo", "mib": "256", "runtime": "1"})
     yield from _same_bytes("fast", {"disk": "fifo", "mib": "1024", "runtime": "20"})
+    yield from _same_on_another_cpu()
 
 
 def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
@@ -249,6 +250,30 @@ def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
     # Not the files: dmesg and the readers' output name the seed.
     yield Verdict(f"another seed, other measurements ({lane})",
                   "" if metrics[0] != metrics[2] else "seeds 7 and 8 gave the same")
+
+
+# The least that x86-64 may be: what programs choose by the CPU, they choose otherwise here.
+LEAST_CPU = "qemu64"
+
+
+def _same_on_another_cpu() -> Iterator[Verdict]:
+    """A guest of the fast lane on this machine, and inside QEMU on LEAST_CPU."""
+    job = in_lane("fast", _on_stock("read-latency", 7, disk="fifo", mib="256", runtime="1"))
+    assert job
+    spec = RunSpec.of(job, lane="fast")
+    guest = runner.guest_of(spec, runner.prepare(spec))
+    here, there = (BUILD / "check" / f"determinism-cpu-{n}" for n in (1, 2))
+    for place in (here, there):
+        shutil.rmtree(place, ignore_errors=True)
+    around = runner.prepare(RunSpec.of(_on_stock("wbdisk", 7))).kernel.image
+    what = f"same bytes on another CPU, {LEAST_CPU} (fast)"
+    for outcome in (qemu.run(guest, here, timeout_s=900),
+                    nested.run(guest, around, LEAST_CPU, there, timeout_s=1800)):
+        if outcome.exit_code != 0:
+            yield Verdict(what, outcome.problem or f"exit code {outcome.exit_code}, see {here} and {there}")
+            return
+    differ = [name for name in _differences(here, there) if name != "console.log"]
+    yield Verdict(what, f"differ: {', '.join(differ)} in {here} and {there}" if differ else "")
 
 
 @contextlib.contextmanager

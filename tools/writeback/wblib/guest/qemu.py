@@ -54,7 +54,7 @@ class Guest:
     disk_gib: int = 8
     # KUnit suites at boot scatter free memory: ext4's cost an O_DIRECT writer 1.5 %.
     kunit: bool = False
-    cpu: str = CPU  # exact lane: what it can do decides which copy routines the kernel takes
+    cpu: str = CPU  # exact lane, and nested: what it can do decides which copy routines the kernel takes
 
 
 @dataclass
@@ -94,6 +94,8 @@ def _accelerator(guest: Guest) -> list[str]:
     if guest.lane == "exact":
         return ["-accel", "tcg", "-cpu", guest.cpu, "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),
                 "-rtc", "base=2026-01-01,clock=vm"]
+    if guest.lane == "nested":
+        return ["-accel", "tcg,thread=multi", "-cpu", guest.cpu]
     if kvm_works(guest.image):
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-cpu", "max"]
@@ -117,7 +119,8 @@ def command(guest: Guest, out: Path) -> list[str]:
     if guest.lane == "fast":
         return uml.command(guest.image, guest.initrd, words, out, seed=guest.seed, memory_mib=guest.memory_mib,
                            kunit=guest.kunit)
-    append = " ".join(filter(None, [BASE_ARGS, WALL_CLOCK_ARGS if guest.lane != "exact" else "",
+    append = " ".join(filter(None, [BASE_ARGS, "rdinit=/nested/init" if guest.lane == "nested" else "",
+                                    WALL_CLOCK_ARGS if guest.lane != "exact" else "",
                                     "kunit.enable=1" if guest.kunit else "", "--", *words]))
     return [
         QEMU, "-nodefaults", "-no-user-config", "-machine", "q35", *_accelerator(guest),

@@ -25,6 +25,18 @@ from wbtop.errors import WbError
 SERIAL = "con=null con0=null,fd:2 ssl=null ssl0=null,fd:2 ssl1=null,fd:3 ssl2=null,fd:4"
 # root and console: or UML adds its own behind the words for /init.
 ARGS = "root=/dev/ram0 console=tty0 quiet panic=-1 norandmaps"
+# The guest's programs see the host's CPU.  What glibc chooses by it - how memcpy() goes about its pages, how much
+# stack the dynamic linker takes, how many directories it looks into - moves pages, and with them a limit of memory.
+# All that names a choice (sysdeps/x86/cpu-features.c, cpu-tunables.c of glibc) is off, sizes of caches are 2 MiB.
+HWCAPS = ("-SSE3,-SSSE3,-SSE4_1,-SSE4_2,-POPCNT,-CX16,-LZCNT,-MOVBE,-BMI,-BMI1,-BMI2,-FMA,-FMA4,-F16C,-AVX,-AVX2,"
+          "-XSAVE,-XSAVEC,-XSAVEOPT,-ERMS,-FSRM,-RTM,-HLE,-LAHF64_SAHF64,-AVX512F,-AVX512CD,-AVX512ER,-AVX512PF,-AVX512BW,"
+          "-AVX512DQ,-AVX512VL,-Slow_BSF,-Slow_SSE4_2,-Fast_Rep_String,-Fast_Copy_Backward,-Fast_Unaligned_Load,"
+          "-Fast_Unaligned_Copy,-AVX_Fast_Unaligned_Load,-Prefer_PMINUB_for_stringop,-Prefer_No_VZEROUPPER,"
+          "-Prefer_No_AVX512_Probing,-Prefer_ERMS,-Prefer_FSRM")
+_CACHE = 2 << 20  # bytes
+TUNABLES = ":".join([f"glibc.cpu.hwcaps={HWCAPS}",
+                     *(f"glibc.cpu.x86_{what}={_CACHE}" for what in ("data_cache_size", "shared_cache_size",
+                                                                     "non_temporal_threshold"))])
 # 2026-01-01, as QEMU's -rtc base in the exact lane.
 START_NS = 1767225600 * 10**9
 UMID = "umid"
@@ -59,18 +71,19 @@ def memory_dir(mib: int) -> str:
 
 
 def command(image: Path, initrd: Path, words: list[str], out: Path, *, seed: int, memory_mib: int,
-            kunit: bool = False) -> list[str]:
+            kunit: bool = False, preload: Path | None = None, memory: str = "") -> list[str]:
     """The command line of a guest whose console and serial lines 1 and 2 go to files in ``out``.
 
-    words: what /init gets.  The environment is empty but for what is named, as UML hands it on.
+    words: what /init gets.  preload, memory: shim() and memory_dir() of where it will run, if not here.
+    The environment is empty but for what is named, as UML hands it on.
     """
     # Paths in descriptors, not in the guest's command line: its bytes are the same wherever it runs.
     linux = [str(image), f"mem={memory_mib}M", "initrd=/proc/self/fd/5", "time-travel=inf-cpu",
              f"time-travel-start={START_NS}", f"umid={UMID}", "uml_dir=./", *SERIAL.split(), *ARGS.split(),
-             *(["kunit.enable=1"] if kunit else []), "--", *words]
+             f"GLIBC_TUNABLES={TUNABLES}", *(["kunit.enable=1"] if kunit else []), "--", *words]
     redirect = f"cd {shlex.quote(str(out))} && exec \"$0\" \"$@\" > console.log 2>&1 3> ktap 4> data.tar " \
                f"5< {shlex.quote(str(initrd))} < /dev/null"
-    return ["env", "-i", f"TMPDIR={memory_dir(memory_mib)}", "HOME=.", f"LD_PRELOAD={shim()}",
+    return ["env", "-i", f"TMPDIR={memory or memory_dir(memory_mib)}", "HOME=.", f"LD_PRELOAD={preload or shim()}",
             f"UMLHOST_SEED={seed}", "sh", "-c", redirect, *linux]
 
 
