@@ -14,7 +14,7 @@ from wblib.catalog import suites
 from wblib.catalog.spec import RunSpec
 from wblib.catalog.suites import Job
 from wblib.check import stress, tiers
-from wblib.guest import qemu
+from wblib.guest import nested, qemu
 from wblib.kernel import upstream
 from wblib.run import runner
 from wbtop.errors import WbError
@@ -84,10 +84,13 @@ def test_another_seed_must_change_what_is_measured_and_no_path_be_in_the_guest(
 
     monkeypatch.setattr(tiers, "BUILD", tmp_path)
     (tmp_path / "cpio").write_bytes(b"a" * 9000 + bytes(tmp_path if named else Path("src")) + b"/wbdisk.c\0")
-    monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio"))
+    monkeypatch.setattr(runner, "prepare", lambda *_: SimpleNamespace(initrd=tmp_path / "cpio",
+                                                                      kernel=SimpleNamespace(image=Path("bzImage"))))
     monkeypatch.setattr(runner, "guest_of", lambda job, *_: job.seed)
     monkeypatch.setattr(qemu, "run", run)
-    path, *verdicts = tiers.determinism(1)
+    monkeypatch.setattr(nested, "run", lambda guest, _around, _cpu, out, **_: run(guest, out))
+    path, *verdicts, on_another_cpu = tiers.determinism(1)
+    assert bool(on_another_cpu.problem) != repeats
     assert bool(path.problem) == named
     assert [v.name.rpartition(" ")[2] for v in verdicts] == ["(exact)"] * 2 + ["(fast)"] * 2
     assert all(bool(same.problem) != repeats for same in verdicts[::2])
