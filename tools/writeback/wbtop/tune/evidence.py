@@ -23,10 +23,10 @@ EVIDENCE = {
         "stock kernel, modelled SATA SSD: read p99.95 117 -> 79.1 ms, written in 2.19 -> 2.19 s",
         "wb run read-latency --lane fast --disk sata --sched mq-deadline (and none)"),
     "sched_patched": Evidence(
-        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.03 ms under mq-deadline, and 1.03 under none",
+        "with wbt_policy bytes, modelled SATA SSD: read p99.95 1.04 ms under mq-deadline, and 1.04 under none",
         "wb run read-latency --lane fast --kernel patched --disk sata --sched mq-deadline (and none)"),
     "bytes": Evidence(
-        "modelled SATA SSD: read p99.95 79.1 -> 1.03 ms, written in 2.19 -> 2.09 s",
+        "modelled SATA SSD: read p99.95 79.1 -> 1.04 ms, written in 2.19 -> 2.09 s",
         "wb run read-latency --lane fast --disk sata (and --kernel patched)"),
     "bytes_fsync": Evidence(
         "4-KiB append + fsync beside readers and dd: p99.95 of the reads 93.7 -> 2.39 ms",
