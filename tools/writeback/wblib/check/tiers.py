@@ -225,6 +225,14 @@ def determinism(seed: int) -> Iterator[Verdict]:
     yield from _same_on_another_cpu()
 
 
+def _reads(lane: str, seed: int, axes: dict[str, str]) -> qemu.Guest:
+    """The guest of read-latency on the stock kernel."""
+    job = in_lane(lane, _on_stock("read-latency", seed, **axes))
+    assert job
+    spec = RunSpec.of(job, lane=lane)
+    return runner.guest_of(spec, runner.prepare(spec))
+
+
 def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
     """read-latency on the stock kernel in ``lane``: seed 7 alone, seed 7 on a host that is busy, and seed 8."""
     metrics: list[object] = []
@@ -233,10 +241,7 @@ def _same_bytes(lane: str, axes: dict[str, str]) -> Iterator[Verdict]:
         place = BUILD / "check" / f"determinism-{lane}-{len(runs) + 1}"
         runs.append(place)
         shutil.rmtree(place, ignore_errors=True)
-        job = in_lane(lane, _on_stock("read-latency", seed, **axes))
-        assert job
-        spec = RunSpec.of(job, lane=lane)
-        guest = runner.guest_of(spec, runner.prepare(spec))
+        guest = _reads(lane, seed, axes)
         with _busy() if busy else contextlib.nullcontext():
             outcome = qemu.run(guest, place, timeout_s=900)
         metrics.append(ktap.parse(outcome.ktap).metrics)
@@ -258,10 +263,7 @@ LEAST_CPU = "qemu64"
 
 def _same_on_another_cpu() -> Iterator[Verdict]:
     """A guest of the fast lane on this machine, and inside QEMU on LEAST_CPU."""
-    job = in_lane("fast", _on_stock("read-latency", 7, disk="fifo", mib="256", runtime="1"))
-    assert job
-    spec = RunSpec.of(job, lane="fast")
-    guest = runner.guest_of(spec, runner.prepare(spec))
+    guest = _reads("fast", 7, {"disk": "fifo", "mib": "256", "runtime": "1"})
     here, there = (BUILD / "check" / f"determinism-cpu-{n}" for n in (1, 2))
     for place in (here, there):
         shutil.rmtree(place, ignore_errors=True)

@@ -192,7 +192,7 @@ def _pack(files: dict[str, Path], out: Path) -> None:
     shutil.rmtree(stage, ignore_errors=True)
     try:
         _stage(stage, files)
-        pack(stage, out)
+        cpio(stage, out)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
@@ -220,7 +220,7 @@ def _stage(stage: Path, files: dict[str, Path]) -> None:
         os.utime(path, (0, 0), follow_symlinks=False)
 
 
-def pack(stage: Path, out: Path) -> None:
+def cpio(stage: Path, out: Path) -> None:
     """Write the tree ``stage`` to the cpio archive ``out``; WbError if that fails."""
     names = sorted(str(p.relative_to(stage)) for p in stage.rglob("*"))
     temp = out.with_suffix(".tmp")

@@ -37,7 +37,7 @@ def run(guest: qemu.Guest, around: Path, cpu: str, out: Path, *, timeout_s: floa
         shutil.copy(GUEST / "nested-init", stage / "nested/init")
         (stage / "nested/run").write_text(shlex.join(argv) + "\n")
         more = Path(temp) / "more.cpio"
-        initramfs.pack(stage, more)
+        initramfs.cpio(stage, more)
         # The kernel unpacks one archive after the other: the guest's own has bash and libc.
         with (Path(temp) / "initrd").open("wb") as initrd:
             for part in (guest.initrd, more):

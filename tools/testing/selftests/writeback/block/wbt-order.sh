@@ -24,8 +24,9 @@ readonly FSYNCS=10 FSYNC_PASSED_BY=4
 readonly SYNC_TASKS=4 SYNC_MS=600 LARGE_SYNC_MIB=8
 # What its fsync has to write takes longer than the small ones do.
 readonly BIG_MIB=32 BIG_REQUEST=65536
-# More than are counted at once.
-readonly CROWD_TASKS=48
+# More than are counted at once, on a disk so slow that they always wait for it. In so
+# long the large one has a fifth of it.
+readonly CROWD_TASKS=48 CROWD_TAGS=32 CROWD_MBPS=4 CROWD_MIB=8 CROWD_S=11
 # More than fit into what a slow disk is given: two requests of 64 KiB, or twice that.
 readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS=100
 # By requests it is 0.1 MB/s, and 0.4 if each turn is one write; the number of writes
@@ -49,7 +50,8 @@ measures bytes_large_passed_by requests lower \
 	"writes of a large fsync sent between a small one's arrival and its request"
 measures bytes_large_wait_max ms lower "longest time between the two"
 measures bytes_large_mbps MB/s higher "the large one beside tasks that fsync all the time"
-measures bytes_crowd_mbps MB/s higher "the same beside 48 tasks that overwrite and sync 4 KiB"
+measures bytes_crowd_s s lower \
+	"fsync of 8 MiB beside 48 tasks that overwrite and sync 4 KiB, 4 MB/s; at most 11"
 measures bytes_background_mbps MB/s higher \
 	"background writes beside tasks that fsync all the time"
 measures bytes_sync_writes requests - "writes of these tasks"
@@ -157,18 +159,23 @@ issued() {
 	events | awk -v rwbs="$1" '$1 == "block_rq_issue" && $5 == rwbs { n += $6 } END { print n + 0 }'
 }
 
-# all_sync() - has the disk seen more than the files' first contents?
-all_sync() {
-	[ "$(issued WS)" -gt $((2 * SYNC_TASKS * MIB)) ]
+# issued_more(flags, bytes)
+issued_more() {
+	[ "$(issued "$1")" -gt "$2" ]
 }
 
-# syncs_start() - tasks that fsync 4 KiB all the time; readers_stop() ends them
-syncs_start() {
+# fio_syncs(bytes, fio's option...) - tasks that sync 4 KiB all the time, which have
+# written more than so much; readers_stop() ends them
+fio_syncs() {
 	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
-		--randseed="${OPT[seed]}" --name=sync --directory="$MNT" --size=1m \
-		--rw=randwrite --bs=4k --fsync=1 --numjobs="$SYNC_TASKS"
+		--randseed="${OPT[seed]}" --name=sync --rw=randwrite --bs=4k "${@:2}"
 	READERS_PID=$STARTED
-	loop_until all_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+	loop_until issued_more WS "$1" || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
+}
+
+# syncs_start() - beyond the first contents of their files
+syncs_start() {
+	fio_syncs $((2 * SYNC_TASKS * MIB)) --directory="$MNT" --size=1m --fsync=1 --numjobs="$SYNC_TASKS"
 }
 
 # The background next to nothing but writes that someone waits for.
@@ -296,11 +303,16 @@ issued_large() {
 		END { print n + 0 }'
 }
 
-# big_start() - fsync of a large file that the disk is given while somebody reads
-big_start() {
-	dirty "$MNT/big" $((BIG_MIB * 1024))
+# big_sync(MiB) - start the fsync of so much of a large file
+big_sync() {
+	dirty "$MNT/big" $(($1 * 1024))
 	start sync -d "$MNT/big"
 	BIG=$STARTED
+}
+
+# big_start() - while somebody reads, so that it is held
+big_start() {
+	big_sync "$BIG_MIB"
 	loop_until backlog_there || die "nothing of the large file is held back"
 }
 
@@ -341,36 +353,29 @@ test_large() {
 	disk_teardown
 }
 
-# crowd_sync() - has it begun?
-crowd_sync() {
-	[ "$(issued WS)" -gt $((CROWD_TASKS * 4096)) ]
-}
-
 # What is small passes, but does not keep others out: also if it takes all that is
 # counted, and comes again at once.
 test_crowd() {
-	local mbps big
-	fresh fifo xfs none ""
+	local start end BIG
+	fresh fifo xfs none "" queue_depth="$CROWD_TAGS"
 	lay_out log 4
-	lay_out big "$BIG_MIB"
-	slow_down
-	start fio --thread --clocksource=clock_gettime --time_based --runtime=600 \
-		--randseed="${OPT[seed]}" --name=crowd --filename="$MNT/log" --size=4m \
-		--rw=randwrite --bs=4k --sync=dsync --numjobs="$CROWD_TASKS"
-	READERS_PID=$STARTED
+	lay_out big "$CROWD_MIB"
+	wbdisk_set test link_mbps "$CROWD_MBPS"
 	trace_clear
-	loop_until crowd_sync || die "nothing syncs: $(tail -n 1 "$WB_OUT/tasks.err")"
-	dirty "$MNT/big" $((BIG_MIB * 1024))
-	trace_clear
-	start sync -d "$MNT/big"
-	big=$STARTED
-	sleep "$(calc "$SYNC_MS / 1e3")"
-	mbps=$(calc "$(issued_large) / $SYNC_MS / 1e3")
-	metric bytes_crowd_mbps "$mbps"
-	check "crowd: a large fsync goes on beside $CROWD_TASKS tasks that sync 4 KiB" \
-		holds "$mbps >= $SLOW_MBPS / 5"
+	# They have all places for some time.
+	fio_syncs $((CROWD_MBPS * 200000)) --filename="$MNT/log" --size=4m --sync=dsync --numjobs="$CROWD_TASKS"
+	big_sync "$CROWD_MIB"
+	now_us start
+	for ((end = start; end < start + CROWD_S * 1000000; )); do
+		kill -0 "$BIG" 2> /dev/null || break
+		sleep .1
+		now_us end
+	done
+	metric bytes_crowd_s "$(calc "($end - $start) / 1e6")"
+	check "crowd: a large fsync ends in $CROWD_S s beside $CROWD_TASKS tasks that sync 4 KiB" \
+		[ "$end" -lt $((start + CROWD_S * 1000000)) ]
 	readers_stop
-	wait "$big"
+	wait "$BIG"
 	sync
 	disk_teardown
 }
