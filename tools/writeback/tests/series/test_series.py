@@ -448,7 +448,8 @@ def test_bisect_goes_on_behind_what_passed(series: Checkout) -> None:
         assert logs == ["0002"]
     ext4.write_text(good.replace("+new", "+newer"))
     assert built()[1] == ["0002", "0003"]
-    ext4.write_text(good)
+    ext4.write_text(good.replace("\n---\n", "\nAnother word.\n---\n", 1))
     assert built()[1] == []
+    ext4.write_text(good)
     passed.write_text("[1")
     assert len(built()[1]) == 1

@@ -75,6 +75,12 @@ def essence(patch: Path) -> str:
     return "\n".join("@@" if line.startswith("@@ ") else line for line in lines if not line.startswith("index "))
 
 
+def diff(patch: Path) -> str:
+    """What a patch file does to the tree, without its message."""
+    _, diff_line, rest = patch.read_text(errors="backslashreplace").partition("\ndiff --git ")
+    return diff_line + rest
+
+
 def touched(patch: Path) -> list[str]:
     """Files that a patch changes, creates, deletes or renames, relative to the tree."""
     names: set[str] = set()

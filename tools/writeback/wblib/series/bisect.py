@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wblib.base import fs
 from wblib.base.paths import BUILD
-from wblib.base.proc import cpus, run, say, sha256_file, sha256_text
+from wblib.base.proc import cpus, run, say, sha256_text
 from wblib.kernel import build as kernels
 from wblib.kernel import kconfig, patchqueue, sources, upstream
 from wbtop.errors import WbError
@@ -67,13 +67,13 @@ def _write_checker(names: list[str], command: str) -> Path:
 
 
 def keys(files: list[Path], ident: str, what: str) -> list[str]:
-    """The key of each prefix, the base's first: a hash of the base's ident, what it is checked with, and its patches.
+    """The key of each prefix, the base's first: a hash of the base's ident, what it is checked with, and its diffs.
 
-    A prefix passes only behind others that pass, so their keys are in its own.
+    A prefix passes only behind others that pass, so their keys are in its own.  Another message changes no tree.
     """
     chain = [sha256_text(f"{ident} {what}")]
     for path in files:
-        chain.append(sha256_text(f"{chain[-1]} {sha256_file(path)}"))
+        chain.append(sha256_text(f"{chain[-1]} {patchqueue.diff(path)}"))
     return chain
 
 
