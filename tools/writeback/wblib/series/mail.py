@@ -11,6 +11,7 @@ import argparse
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,34 +45,46 @@ _TEST = re.compile(r"^(?:Documentation/|tools/testing/)|(?:[-_](?:kunit|test)\.[
 _OURS = re.compile(r"^\s*(wb (?:run|bench|law|check|stress|lanes|demo)\b.*)$", re.M)
 # What the kselftests are as patches: subject, text, and the folders of the files that it adds; "" is what is left.
 SELF_TEXT = """\
-Incidents that were published, as tests: readers beside a buffered dd, dd at
-different values of vm.dirty_ratio, ext4 without delayed allocation; and
-tests of what the kernel promises: limits of dirty memory, who is throttled,
-what is on disk after a power cut or an error. A test whose feature the
-kernel does not have is skipped.
+Tests of writeback as its users notice it. Some replay published problems:
+readers beside a buffered dd, dd at different values of vm.dirty_ratio,
+ext4 without delayed allocation. Others check what the kernel promises:
+the limits of dirty memory, who is throttled, what is on disk after a
+power cut or an error.
 
-They run on a disk that is a model: how long readers wait behind writeback on an
-SSD, a stick or a cloud volume can be seen on any machine, the same each time.
+They run on wbdisk, a module that comes with them (1 to 3): a blk-mq disk
+whose timing is a model, so that an SSD, a USB stick or a cloud volume can
+be had on any machine. It is built as an external module and is not part
+of the kernel.
+
+The set depends on no other. Tests of wbt_policy, and of other interfaces
+that are proposed in sets of their own, are skipped where the kernel does
+not have them.
 """
 SELF_PARTS = (
     ("selftests/writeback: add models of disks",
-     "Bandwidth, latency, queue depth, a cache, dies that program and erase, an arm\n"
-     "that seeks: when each command ends on a disk with these. Arithmetic, without a\n"
-     "clock or locks; the module follows.", ("test_modules/model/",)),
+     "Bandwidth, latency, queue depth, a cache, flash dies that program, an\n"
+     "arm that seeks: when each command ends on a disk with these. Arithmetic,\n"
+     "without a clock or locks; the module follows.", ("test_modules/model/",)),
     ("selftests/writeback: add wbdisk, a modelled disk",
-     "A blk-mq driver with a model of a disk behind it instead of memory. Time is the\n"
-     "kernel's own, so that what writeback does to readers on an SSD, a stick or a\n"
-     "cloud volume can be seen on any machine, the same each time. It is configured by\n"
-     "configfs, as null_blk is, and can fail, stall and lose power. Pages of zeros are\n"
-     "not kept, so that a small guest can write gigabytes.", ("test_modules/data/", "test_modules/driver/")),
+     "A blk-mq driver with a model of a disk behind it. Requests complete when\n"
+     "the model says so, by an hrtimer, so that what writeback does to readers\n"
+     "on an SSD, a USB stick or a cloud volume can be seen on any machine. It\n"
+     "is configured by configfs, as null_blk, and can fail, stall and lose\n"
+     "power. Pages of zeros are not stored, so that a small guest can write\n"
+     "gigabytes.\n"
+     "\n"
+     "null_blk completes each request after one constant time; it has no flash\n"
+     "dies, no arm, and no power cut that loses what was not flushed.",
+     ("test_modules/data/", "test_modules/driver/")),
     ("selftests/writeback: build and test wbdisk",
-     "The module's Makefile, and KUnit tests of the models and of what is stored.", ("test_modules/",)),
+     "The module's Makefile, and KUnit tests of the models and of what is\n"
+     "stored.", ("test_modules/",)),
     ("selftests/writeback: add what the cases share",
      "Options, disks, cgroups, readers, and what is measured.", ("lib/",)),
     ("selftests/writeback: add programs",
-     "open_reader issues each read when it is due, so that a disk that stalls is still\n"
-     "asked; a sampler of vmstat; and programs that write and verify what a power cut\n"
-     "must not lose.", ("src/",)),
+     "open_reader issues each read when it is due, so that a disk that stalls\n"
+     "is still asked; a sampler of vmstat; and programs that write and verify\n"
+     "what a power cut must not lose.", ("src/",)),
     ("selftests/writeback: add cases of writeback throttling",
      "What wbt promises: bounds, order, accounting, and what it costs.", ("block/wbt-",)),
     ("selftests/writeback: add readers beside a writer",
@@ -81,11 +94,11 @@ SELF_PARTS = (
     ("selftests/writeback: add cases of ext4",
      "Without delayed allocation, inline data, errors at the end of I/O.", ("ext4/",)),
     ("selftests/writeback: add power cuts, faults and races",
-     "What fsync acknowledged is there after a power cut, errors are reported, nothing\n"
-     "hangs.", ("crash/",)),
+     "What fsync acknowledged is there after a power cut, errors are reported,\n"
+     "nothing hangs.", ("crash/",)),
     ("selftests/writeback: build, run and maintain it",
-     "Makefile, config, README, the cases of the disk itself, the target and the entry\n"
-     "in MAINTAINERS.", ("",)),
+     "Makefile, config, README, the tests of wbdisk itself, the target in\n"
+     "tools/testing/selftests/Makefile, and an entry in MAINTAINERS.", ("",)),
 )
 # Not for the kernel's tree: patches for an old kernel, the program of 'wb law', and cases that test wb.
 SELF_NOT = ("replay/", "law/", "tools/")
@@ -215,7 +228,8 @@ def filled(text: str, line: str, *, measure: bool) -> str:
 def by_subject(text: str, every: Sequence[Set]) -> str:
     """``text`` with the subjects of the sets that it depends on: nobody on a list knows our names for them."""
     subjects = {s.name: s.subject for s in every}
-    return re.sub(r"^Depends-on: (\S+)$", lambda m: f'On top of the set "{subjects[m[1]]}".', text, flags=re.M)
+    return re.sub(r"^Depends-on: (\S+)$", lambda m: textwrap.fill(f'On top of the set "{subjects[m[1]]}".', COLUMNS),
+                  text, flags=re.M)
 
 
 def _column(text: str) -> tuple[str, str, float]:
