@@ -96,6 +96,32 @@ def test_what_is_so_already_is_not_written(tmp_path: Path, monkeypatch: pytest.M
     assert written == ["scheduler=bfq", "nr_requests=64", "async_depth=48"]
 
 
+@pytest.mark.parametrize(("share", "exact", "restored"), [
+    ("1000000", False, "max_ratio_fine=1000000"), ("11289", False, "max_ratio_fine=11289"),
+    ("1000000", True, "max_ratio_fine=1000000"), ("11289", True, "max_bytes=50003968")])
+def test_a_share_of_the_dirty_limit_comes_back_as_that(share: str, exact: bool, restored: str, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on 6.18: the limit had shrunk, the old max_bytes was refused, and the disk stayed at 1 % of it."""
+    bdi = tmp_path / "sys/class/bdi/8:0"
+    bdi.mkdir(parents=True)
+    for name, value in {"max_bytes": "50003968", "max_ratio_fine": share, "strict_limit": "0",
+                        **({"dirty_throttled_usec": "0"} if exact else {})}.items():
+        (bdi / name).write_text(f"{value}\n")
+    written: list[str] = []
+    with field.kept(field.Machine(), [str(bdi / "max_bytes"), str(bdi / "strict_limit")]) as before:
+        # As the dirty limit moves, so do the bytes of a share that nobody has changed.
+        if not exact:
+            (bdi / "max_bytes").write_text("49000000\n")
+        monkeypatch.setattr(Path, "write_text", lambda self, text: written.append(f"{self.name}={text}") or 0)
+        field.restore(before)
+        assert written == []
+        monkeypatch.undo()
+        for name, value in {"max_bytes": "20000000", "max_ratio_fine": "5000"}.items():
+            (bdi / name).write_text(f"{value}\n")
+        monkeypatch.setattr(Path, "write_text", lambda self, text: written.append(f"{self.name}={text}") or 0)
+    assert written == [restored]
+
+
 def test_a_value_that_is_not_taken_is_no_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """6.18 takes a scheduler that it does not know, and switches to none: B had been measured with that."""
     queue = tmp_path / "queue"

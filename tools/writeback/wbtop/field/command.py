@@ -118,12 +118,28 @@ def _set(side: dict[str, str]) -> None:
 def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
     """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C."""
     more = {p for f in files for p in _partners(machine, f)}
-    before = {f: v for f in dict.fromkeys([*files, *sorted(more)]) if (v := _value(machine, f)) != ""}
+    kept_as = [_kept_as(machine, f) for f in files]
+    before = {f: v for f in dict.fromkeys([*kept_as, *sorted(more)]) if (v := _value(machine, f)) != ""}
     try:
         yield before
     finally:
         with uninterrupted():
             restore(before)
+
+
+def _kept_as(machine: Machine, file: str) -> str:
+    """The file that brings back what a write to ``file`` changes.
+
+    A bdi's limits are one share in parts per million: as bytes it reads as another number
+    whenever the dirty limit moves, and that number written is another share, or refused.
+    """
+    match = re.fullmatch(r"(.*/bdi/[^/]+)/(min|max)_(?:bytes|ratio|ratio_fine)", file)
+    share = machine.number(f"{match[1]}/{match[2]}_ratio_fine") if match else None
+    if not match or share is None:
+        return file
+    # The series keeps bytes that were set as bytes.
+    exact = match[2] == "max" and share < 1_000_000 and machine.exists(f"{match[1]}/dirty_throttled_usec")
+    return f"{match[1]}/max_bytes" if exact else f"{match[1]}/{match[2]}_ratio_fine"
 
 
 def _partners(machine: Machine, file: str) -> list[str]:
