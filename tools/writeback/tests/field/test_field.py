@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """wb field: its statistics, that settings and files are as before, and what two results of two machines give."""
 
+import io
 import itertools
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from fake_machine import FakeMachine
 
 from wbtop import ranksum
-from wbtop.cli import main
+from wbtop.cli import main, parser
 from wbtop.errors import WbError
 from wbtop.field import command as field
 from wbtop.tune import facts as tune_facts
@@ -162,12 +163,37 @@ def test_the_place_of_the_result_is_made_first(tmp_path: Path, monkeypatch: pyte
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert main(["field", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     found = capsys.readouterr()
     assert "drain_s" in found.out
     assert "field.json: No space left on device; the result is above" in found.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_without_a_name_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--out . had been a traceback, and --out .. a directory "...2" here."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for out, parent in ((".", tmp_path / "here"), ("..", tmp_path)):
+        assert field._out(out).resolve().parent == parent
+        assert [p.name[:9] for p in parent.glob("*[0-9]")] == ["wb-field-"]
+
+
+def test_the_result_outlives_its_reader_and_the_locale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """wb field --json | head: five minutes of measuring were lost; and a page in Latin-1 said that it is UTF-8."""
+    monkeypatch.setattr(field, "_measured", lambda _args: one())
+
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+    parts = ["field", str(tmp_path), "--json", "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as m, pytest.raises(BrokenPipeError):
+        m.setattr("sys.stdout", Gone())
+        args = parser().parse_args(parts)
+        args.func(args)
+    assert json.loads((tmp_path / "out/field.json").read_text())["turns"]
+    assert " ± " in (tmp_path / "out/field.html").read_bytes().decode("utf-8")
 
 
 def one(machine: str = "m", p99: float = 40.0, release: str = "6.1", mib: int = 64) -> dict[str, object]:

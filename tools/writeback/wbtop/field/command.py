@@ -254,6 +254,8 @@ def series(rows: list[dict[str, Any]], side: str) -> dict[str, list[float]]:
 def _out(text: str | None) -> Path:
     """A directory that was not there before."""
     wanted = Path(text or time.strftime("wb-field-%Y%m%d-%H%M%S"))
+    if wanted.name in ("", ".."):  # ., .. and / have no name to make a new one from
+        wanted /= time.strftime("wb-field-%Y%m%d-%H%M%S")
     for n in range(1, 1000):
         path = wanted if n == 1 else wanted.with_name(f"{wanted.name}.{n}")
         try:
@@ -366,16 +368,23 @@ def run(args: argparse.Namespace) -> int:
     with _place(args.out) as out:
         found = found or _measured(args)
         text = json.dumps(found, indent=1) + "\n"
-        # Before the files, as the disk may be full.
-        print(text if args.json else render(found))
-        for name, content in (("field.json", text), ("field.html", page.page(found, left_out(found["turns"])))):
-            try:
-                (out / name).write_text(content)
-            except OSError as exc:
-                (out / name).unlink(missing_ok=True)
-                raise WbError(f"{out / name}: {exc.strerror}; the result is above") from exc
+        # Before the files, as the disk may be full; and the files also for a reader that has gone (| head).
+        try:
+            print(text if args.json else render(found), flush=True)
+        finally:
+            _write_files(out, {"field.json": text, "field.html": page.page(found, left_out(found["turns"]))})
     say(f"  {out}/field.html and {out}/field.json")
     return 0
+
+
+def _write_files(out: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        try:
+            # The page says that it is UTF-8.
+            (out / name).write_bytes(content.encode("utf-8", "replace"))
+        except OSError as exc:
+            (out / name).unlink(missing_ok=True)
+            raise WbError(f"{out / name}: {exc.strerror}; the result is above") from exc
 
 
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
