@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeMachine
+from fake_machine import FakeMachine, measured
 
 from wblib.ship import package
 
@@ -78,3 +78,17 @@ def test_standard_files_that_are_closed(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", f"{words} > /dev/full"], cwd=TOP.parent, capture_output=True, text=True,
                           check=False)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "wb: No space left on device")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "latin-1:strict", "ascii"])
+def test_names_that_the_locale_cannot_print(encoding: str, tmp_path: Path) -> None:
+    """A directory that is not UTF-8, a task with a Chinese name: a traceback, after the measurement."""
+    fake = FakeMachine(tmp_path / "m")
+    name = fake.root / "srv\udcff \u8fdb"
+    name.mkdir()
+    (tmp_path / "m.json").write_text(json.dumps(measured().to_json()))
+    done = subprocess.run([sys.executable, "-m", "wbtop", "tune", str(name), "--measured", str(tmp_path / "m.json"),
+                           "--root", str(fake.root), "--dev", "8:1"], cwd=TOP.parent, capture_output=True,
+                          env={**os.environ, "PYTHONIOENCODING": encoding}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"nothing was changed" in done.stdout
