@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from fake_machine import FakeMachine
@@ -32,7 +33,7 @@ WB = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOP)!r})\nfrom
 class Terminal:
     """``wb watch`` with a terminal of its own."""
 
-    def __init__(self, root: Path, *more: str, columns: int = 80) -> None:
+    def __init__(self, root: Path, *more: str, columns: int = 80, stderr: IO[str] | None = None) -> None:
         self.mine, theirs = pty.openpty()
         self.size(columns)
         self.before = termios.tcgetattr(theirs)
@@ -45,7 +46,7 @@ class Terminal:
             for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
         self.proc = subprocess.Popen(
-            [*WB, "watch", "--root", str(root), *more], stdin=theirs, stdout=theirs, stderr=theirs,
+            [*WB, "watch", "--root", str(root), *more], stdin=theirs, stdout=theirs, stderr=stderr or theirs,
             preexec_fn=control, env={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")})
 
     def size(self, columns: int) -> None:
@@ -126,6 +127,18 @@ def test_signals_put_the_terminal_back(number: signal.Signals, code: int, root: 
     started[0].until(1)
     started[0].proc.send_signal(number)
     assert started[0].end() == code
+
+
+def test_a_terminal_that_is_closed_is_no_traceback(root: Path, tmp_path: Path, started: list[Terminal]) -> None:
+    with (tmp_path / "said").open("w") as said:
+        terminal = Terminal(root, "--interval", "0.3", stderr=said)
+    started.append(terminal)
+    terminal.until(1)
+    os.close(terminal.theirs)
+    os.close(terminal.mine)
+    assert terminal.proc.wait(20) == 0
+    assert "Traceback" not in (tmp_path / "said").read_text()
+    started.clear()
 
 
 def test_a_new_size_is_used_at_once(root: Path, started: list[Terminal]) -> None:

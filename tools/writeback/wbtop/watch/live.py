@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -34,7 +35,9 @@ class Keys:
         """Give it back."""
         if self._old is not None and self._fd is not None:
             signal.signal(signal.SIGWINCH, signal.SIG_DFL)
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._old)
+            # A terminal that was closed takes nothing any more.
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(self._fd, termios.TCSADRAIN, self._old)
 
     def _on_resize(self, *_: object) -> None:
         self.resized = True
