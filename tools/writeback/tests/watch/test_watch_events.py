@@ -124,6 +124,13 @@ def test_record_and_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         f.write('{"cut')
     assert main(["watch", str(tmp_path / "r.jsonl")]) == 0
     assert "was left out" in capsys.readouterr().err
+    # As a full disk does; the recording goes on later.
+    assert main(["watch", "--count", "2", *words]) == 0
+    capsys.readouterr()
+    assert main(["watch", str(tmp_path / "r.jsonl"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 4
+    assert "line 3 is not whole and was left out" in err
     assert [p.name for p in tmp_path.glob("*.prom*")] == ["wb.prom"]
     (tmp_path / "bad").write_text("[]\n")
     assert main(["watch", str(tmp_path / "bad")]) == 2

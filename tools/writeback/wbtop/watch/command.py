@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
-    """Show what --record wrote; a last line that is not whole is what a killed watch leaves."""
+    """Show what --record wrote; a line that is not whole is what a killed watch or a full disk leaves."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError as exc:
@@ -119,9 +119,9 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
             found = json.loads(line)
             text = json.dumps(found) if args.json else render(found, width())
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-            if number == len(lines) and number > 1:
+            if number > 1:
                 say(f"wb watch: {path}: line {number} is not whole and was left out")
-                break
+                continue
             raise WbError(f"{path}: line {number} is not one of 'wb watch --record'", 2) from exc
         stamp = found.get("time") or ""
         print(text if args.json else f"-- {number} of {len(lines)}, {stamp}\n{text}\n")
@@ -192,12 +192,22 @@ def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
     name = ""
     try:
         if name := args.record:
-            with Path(name).open("a") as f:
-                f.write(json.dumps(found) + "\n")
+            _append(Path(name), json.dumps(found) + "\n")
         if name := args.openmetrics:
             openmetrics.write(Path(name), found)
     except OSError as exc:
         raise WbError(f"{name}: {exc.strerror}") from exc
+
+
+def _append(path: Path, line: str) -> None:
+    """Add ``line``; what a full disk has cut off must not take it with it."""
+    cut = False
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as f:
+            f.seek(-1, os.SEEK_END)
+            cut = f.read() != b"\n"
+    with path.open("a") as f:
+        f.write("\n" * cut + line)
 
 
 def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
