@@ -180,6 +180,15 @@ def test_those_of_a_killed_watch_go(tracefs: Path, tmp_path: Path) -> None:
     assert instances(tracefs) == ["somebody-else", f"wb-watch-{os.getppid()}-reads"]
 
 
+def test_that_of_a_killed_watch_with_our_own_number_goes(tracefs: Path, tmp_path: Path) -> None:
+    """In a container it is always process 1: after a SIGKILL no later one could trace, "File exists"."""
+    for what in ("reads", "sleeps"):
+        (tracefs / "instances" / f"wb-watch-{os.getpid()}-{what}").mkdir()
+    with Trace(Machine(tmp_path)):
+        assert len(instances(tracefs)) == 2
+    assert instances(tracefs) == []
+
+
 def test_without_tracefs(tmp_path: Path) -> None:
     with pytest.raises(WbError, match="tracing is missing: mount tracefs"):
         Trace(Machine(tmp_path))

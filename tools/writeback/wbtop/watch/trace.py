@@ -311,6 +311,7 @@ def _remove_stale(top: Path) -> None:
     """Instances of a wb watch that was killed."""
     for path in (top / "instances").glob(f"{PREFIX}*"):
         match = re.fullmatch(rf"{PREFIX}([0-9]+)-\w+", path.name)
-        if match and not Path(f"/proc/{match.group(1)}").exists():
+        # In a container the number may be ours again, always 1: there is no other live one with it.
+        if match and (int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists()):
             with contextlib.suppress(OSError):
                 path.rmdir()
