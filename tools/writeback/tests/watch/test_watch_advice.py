@@ -64,6 +64,15 @@ def test_what_helps_reads_is_by_the_policy_in_force(policy: str | None, start: s
     assert diagnose(report(busy))["fix"].startswith(start)
 
 
+@pytest.mark.parametrize("policy", [None, "requests", "bytes"])
+def test_a_disk_that_turns_is_not_told_what_does_nothing_there(policy: str | None) -> None:
+    """scheduler none, which wb tune never gives it, and bytes, which counts for nothing there."""
+    busy = device(write_rate=50 * 10**6, read={"p99_us": 90e3}, wbt_policy=policy, rotational=True)
+    fix = diagnose(report(busy))["fix"]
+    assert fix.startswith("wb tune DIR --goal read-latency measures whether sda turns")
+    assert "bytes" not in fix and "none" not in fix
+
+
 def asleep(cause: str, ms: float, tasks: list[tuple[str, float]], cgroups: dict[str, float] | None = None,
            **more: Any) -> dict[str, Any]:
     found = report(device(slept_ms=ms, **more))
@@ -90,3 +99,25 @@ def test_the_limit_of_a_device_is_lifted_by_its_file(files: list[str], said: str
     found = diagnose(asleep("device", 1000.0, [("dd", 50.0)], own_limits=files))
     assert found["what"] == "dd (10) sleeps 50 % of the time for sda's own limit of dirty memory"
     assert found["fix"].endswith(f"/sys/class/bdi/{said}")
+
+
+def test_who_sleeps_is_said_of_the_limit_that_is_named() -> None:
+    """Three tasks of a pod slept 60 % each for its limit: it was "dd, 90 %, for its cgroup's share"."""
+    found = asleep("cgroup", 3600.0, [("dd", 90.0), ("w1", 60.0), ("w2", 60.0), ("w3", 60.0)])
+    for task, cause in zip(found["tasks"], ("global", "cgroup", "cgroup", "cgroup"), strict=True):
+        task["cause"] = cause
+    assert diagnose(found)["what"].startswith("w1 (11) sleeps 60 % of the time for its cgroup's")
+    # Counters alone know no cause.
+    for task in found["tasks"]:
+        task["cause"] = None
+    assert diagnose(found)["what"].startswith("dd (10) sleeps 90 %")
+
+
+@pytest.mark.parametrize(("cause", "disk", "stick", "said"), [
+    ("device", 700.0, 600.0, "for sdb's own limit"), ("global", 400.0, 600.0, ": sda is slower")])
+def test_the_device_is_one_that_has_the_limit(cause: str, disk: float, stick: float, said: str) -> None:
+    """Sleeps of both kinds at once: it was "sda's own limit" of a disk without one."""
+    found = asleep(cause, 1000.0, [("cp", 50.0)])
+    found["devices"] = [device(slept_ms=disk, own_limit=False),
+                        device(name="sdb", bdi="8:16", slept_ms=stick, own_limit=True, own_limits=["strict_limit"])]
+    assert said in diagnose(found)["what"]

@@ -38,24 +38,28 @@ def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     mean = all((d["read"] or {}).get(k) is None for k in ("p99_us", "max_us"))
     return {"what": f"reads of {d['name']} wait behind writeback: {'on average' if mean else 'up to'} "
                     f"{worst(d) / 1e3:.0f} ms while {d['write_rate'] / 1e6:.0f} MB/s are written",
-            "fix": _read_fix(d["name"], d.get("wbt_policy"))}
+            "fix": _read_fix(d["name"], d.get("wbt_policy"), rotational=bool(d.get("rotational")))}
 
 
-def _read_fix(name: str, policy: str | None) -> str:
+def _read_fix(name: str, policy: str | None, *, rotational: bool) -> str:
     """What helps reads, by the series' setting; None: a kernel, or a disk, without it."""
     tune = "wb tune DIR --goal read-latency"
+    if rotational:
+        return f"{tune} measures whether {name} turns, as queue/rotational says (virtual disks often say so): for a " \
+            "disk that does, no setting of its queue was measured to help"
     if policy == "bytes":
-        return f"wbt_policy of {name} is bytes already (it does nothing where queue/rotational is 1); {tune}"
+        return f"wbt_policy of {name} is bytes already; {tune}"
     without = f"{tune} (scheduler none, max_sectors_kb 128 on {name})"
     return f"the series' wbt_policy=bytes; without it {without}" if policy is None else \
         f"echo bytes > /sys/block/{name}/queue/wbt_policy; or {without}"
 
 
-def _who(report: dict[str, Any], pct: float) -> str:
-    """The task that sleeps most, and its own part of the time; that of all is known where none is."""
-    if not report["tasks"]:
+def _who(report: dict[str, Any], pct: float, cause: str) -> str:
+    """The task that sleeps most for that limit, and its own part of the time; that of all is known where none is."""
+    # None: counters do not know the cause of a task's sleeps.
+    task = next((t for t in report["tasks"] if t.get("cause") in (cause, None)), None)
+    if task is None:
         return f"writers, together, sleep {pct:.0f} % of the time"
-    task = report["tasks"][0]
     return f"{task['comm']} ({task['pid']}) sleeps {task['share_pct']:.0f} % of the time"
 
 
@@ -67,13 +71,20 @@ def _cgroup(cgroups: list[dict[str, Any]]) -> str:
     return f" {max(found, key=lambda p: (p.count('/'), slept[p]))}, or the one above it that sets them" if found else ""
 
 
+def _slept_for(devices: list[dict[str, Any]], cause: str) -> dict[str, Any] | None:
+    """The device with most sleep; of those, if any, that can be what is slept for."""
+    wrong = cause != "device"  # None is not wrong: this kernel does not tell
+    fitting = [d for d in devices if d["slept_ms"] and d.get("own_limit") is not wrong]
+    return max(fitting or devices, key=lambda d: d["slept_ms"], default=None)
+
+
 def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
     cause, ms = _main_cause(report["throttle"])
     pct = ms / max(report["interval_s"], 1e-3) / 10
     if pct < SLEPT_PCT:
         return None
-    who = _who(report, pct)
-    device = max(report["devices"], key=lambda d: d["slept_ms"], default=None)
+    who = _who(report, pct, cause)
+    device = _slept_for(report["devices"], cause)
     name = device["name"] if device and device["slept_ms"] else "the disk"
     if cause == "device":
         bdi = device["bdi"] if device and device["slept_ms"] else "BDI"

@@ -230,7 +230,7 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
         "bandwidth": new.bandwidth, "drain_rate": new.drain, "dirty": new.dirty, "writeback": new.writeback,
         "inflight_writes": stat.inflight_writes if stat else None, "inflight_bytes": inflight,
         "inflight_estimated": not exact and inflight is not None,
-        "wbt_policy": new.policy,
+        "rotational": new.rotational, "wbt_policy": new.policy,
         "wbt_limit": new.wbt.get("limit"), "wbt_held_bytes": new.wbt.get("held_bytes"), "own_limit": new.limited,
         "own_limits": list(new.limits),
         "read": _reads(reads, stat, before),

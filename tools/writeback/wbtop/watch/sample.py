@@ -81,6 +81,7 @@ class Device:
     what: str = ""  # the name for people: a file system and where it is, a mapped name, a loop's file
     policy: str | None = None  # the series' wbt_policy
     limits: tuple[str, ...] = ()  # the files of its own limits that are in force
+    rotational: bool | None = None  # what its queue says, true or not
 
 
 @dataclass(frozen=True)
@@ -317,5 +318,7 @@ def _devices(machine: Machine) -> dict[str, Device]:
             throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
             what=what, limits=_limits(machine, bdi),
             policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
+            rotational=None if not stat or (turns := machine.number(f"/sys/block/{name}/queue/rotational")) is None
+            else turns == 1,
         )
     return found
