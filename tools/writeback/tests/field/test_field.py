@@ -242,6 +242,18 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_what_another_run_has_does_not_stop_this_one(error: type[OSError], tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's run in /tmp kept every user from measuring there; one that ended at that moment, too."""
+    (tmp_path / ".wb-tune-0123456789abcdef").mkdir()
+
+    def refused(path: Path, *_: object) -> int:
+        raise error(13, "Permission denied", str(path))
+    monkeypatch.setattr(measure.os, "open", refused)
+    measure.remove_stale(tmp_path, pytest.fail)
+
+
 def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["field", str(tmp_path), "--repeats", "1", "--max-mib", "16", "--max-seconds", "10", "--anonymize",
              "--out", str(tmp_path / "o")]

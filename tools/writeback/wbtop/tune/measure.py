@@ -136,17 +136,22 @@ def remove_stale(directory: Path, tell: Callable[[str], None]) -> None:
     for path in sorted(directory.glob(".wb-tune-*")):
         if not re.fullmatch(r"\.wb-tune-[0-9a-f]{16}", path.name) or path.is_symlink() or not path.is_dir():
             continue
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        else:
-            size = sum(f.stat().st_blocks * 512 for f in path.iterdir())
-            shutil.rmtree(path, ignore_errors=True)
-            tell(f"removed {path}, {size // MIB} MiB that a killed run left")
-        finally:
-            os.close(fd)
+        # Another user's, or one that has just ended and removed its own.
+        with contextlib.suppress(PermissionError, FileNotFoundError):
+            _remove_if_dead(path, tell)
+
+
+def _remove_if_dead(path: Path, tell: Callable[[str], None]) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        size = sum(f.stat().st_blocks * 512 for f in path.iterdir())
+        shutil.rmtree(path, ignore_errors=True)
+        tell(f"removed {path}, {size // MIB} MiB that a killed run left")
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def _open(path: Path, flags: int, direct: bool) -> int:
