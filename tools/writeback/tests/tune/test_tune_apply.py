@@ -162,6 +162,43 @@ def test_refused_value_keeps_what_was_applied_before(kernel: Kernel) -> None:
     assert kernel.everything() == first
 
 
+@pytest.mark.parametrize(("full", "before", "said"), [
+    (BACKUP, None, "nothing was changed"), (UDEV_FILE, None, "every value is as it was"),
+    (UDEV_FILE, "# mine\n", "every value is as it was")])
+def test_a_full_disk_puts_everything_back(full: str, before: str | None, said: str, kernel: Kernel,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was "None: No space left on device", "not restored", a backup that no undo could remove, a file .new."""
+    if before:
+        kernel.write(UDEV_FILE, before)
+    first = kernel.everything()
+
+    def fsync(fd: int) -> None:
+        if Path(full).name in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            raise OSError(28, "No space left on device")
+    monkeypatch.setattr(tune_apply.os, "fsync", fsync)
+    with pytest.raises(WbError, match=rf"{full}: No space left on device.*{said}"):
+        apply(kernel, "read-latency")
+    assert kernel.everything() == first
+
+
+def test_a_read_only_etc_puts_everything_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses to remove what is not there, too."""
+    first = kernel.everything()
+    unlink = Path.unlink
+
+    def refused(self: Path, missing_ok: bool = False) -> None:
+        if "etc" in self.parts:
+            raise OSError(30, "Read-only file system", str(self))
+        unlink(self, missing_ok)
+    replace = tune_apply._replace
+    monkeypatch.setattr(tune_apply, "_replace", lambda path, text: refused(path) if "etc" in path.parts
+                        else replace(path, text))
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(WbError, match="Read-only file system; every value is as it was"):
+        apply(kernel, "read-latency")
+    assert kernel.everything() == first
+
+
 def test_what_the_scheduler_had_comes_back_with_it(kernel: Kernel) -> None:
     before = kernel.everything()
     apply(kernel, "read-latency")

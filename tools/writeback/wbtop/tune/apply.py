@@ -8,6 +8,7 @@ is as it was.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -89,11 +90,16 @@ def _replace(path: Path, text: str) -> None:
     """Write ``text`` so that after a crash either the old or the new file is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}.new")
-    with temp.open("w") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-    temp.rename(path)
+    try:
+        with temp.open("w") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
+        temp.rename(path)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise OSError(exc.errno, exc.strerror, str(path)) from exc  # a full disk names no file
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -183,7 +189,10 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
     for name in map(_disk_in, (f for f, _ in now.values)):
         if name in identities:
             backup.disks.setdefault(name, identities[name])
-    _keep(machine, backup)
+    try:
+        _keep(machine, backup)
+    except OSError as exc:
+        raise WbError(f"{exc.filename}: {exc.strerror}: nothing was changed") from exc
     done = []
     try:
         for a in changes:
@@ -264,8 +273,11 @@ def _put_back(machine: Machine, backup: Backup) -> tuple[list[str], list[str]]:
             failed.append(f"{file} = {value} (reads {machine.text(file)})")
     for file, text in backup.files.items():
         try:
-            if text is None:
-                machine.path(file).unlink(missing_ok=True)
+            # On a full or read-only disk a file that was never written cannot be put back, and need not.
+            if _content(machine, file) == text:
+                done.append(f"{file}: as before")
+            elif text is None:
+                machine.path(file).unlink()
                 done.append(f"{file}: removed")
             else:
                 _replace(machine.path(file), text)
