@@ -114,6 +114,22 @@ def test_garbage_is_one_line(tmp_path: Path, data: bytes) -> None:
         store.load(path)
 
 
+def test_repeats_of_dir_are_results(tmp_path: Path) -> None:
+    """What wb run --dir --json leaves, which report and compare are to take: "not a result: delete it"."""
+    path = tmp_path / "repeats.json"
+    runs = [make(read_p50=1.5).to_json(), make(read_p50=2.5).to_json()]
+    path.write_text(json.dumps({"runs": runs, "verdicts": []}))
+    assert [r.value("read_p50") for r in store.load_all(path)] == [1.5, 2.5]
+
+
+def test_a_file_of_wb_field_is_not_to_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "field.json"
+    path.write_text('{"format": 1, "turns": [], "sides": {}}')
+    with pytest.raises(WbError, match=r"wb field --compare") as err:
+        store.load_all(path)
+    assert "delete" not in str(err.value)
+
+
 def test_missing_and_unreadable(tmp_path: Path) -> None:
     with pytest.raises(WbError, match="no such result"):
         store.load(tmp_path / "none.json")

@@ -111,7 +111,11 @@ def from_json(obj: object, where: str) -> Result:
     """A decoded object as Result; ``where`` names its origin in the WbError for a bad one."""
     problem = _bad(obj)
     if problem or not isinstance(obj, dict):
-        raise WbError(f"{where} is not a result of wb ({problem}): delete it and run the case again")
+        if isinstance(obj, dict) and "turns" in obj:
+            raise WbError(f"{where} is a result of wb field: wb field --compare A.json B.json", 2)
+        # It may be somebody's file that was named by mistake.
+        raise WbError(f"{where} is not a result of wb ({problem}); if a run left it so, delete it and run the case "
+                      "again")
     return Result(obj["case"], obj["kernel"], obj["axes"], int(obj["seed"]), obj["metrics"], obj["meta"], obj["status"],
                   obj["tests"])
 
@@ -121,7 +125,7 @@ def _no_constant(word: str) -> float:
 
 
 def load_all(path: Path) -> list[Result]:
-    """The results in a file: one object, or a list of them. WbError for anything else."""
+    """The results in a file: one object, a list of them, or the repeats of --dir. WbError for anything else."""
     try:
         obj = json.loads(path.read_text(), parse_constant=_no_constant)
     except FileNotFoundError as exc:
@@ -130,7 +134,10 @@ def load_all(path: Path) -> list[Result]:
         raise WbError(f"cannot read {path}: {exc.strerror}") from exc
     except (ValueError, RecursionError) as exc:  # not UTF-8, not JSON, or deeper than any result
         at = f" at byte {exc.pos}" if isinstance(exc, json.JSONDecodeError) else ""
-        raise WbError(f"{path} is truncated or not JSON{at}: delete it and run the case again") from exc
+        raise WbError(f"{path} is truncated or not JSON{at}; if a run left it so, delete it and run the case "
+                      "again") from exc
+    if isinstance(obj, dict) and "verdicts" in obj and isinstance(obj.get("runs"), list):
+        obj = obj["runs"]  # of wb run --dir --json, with --repeats
     found = [from_json(o, str(path)) for o in (obj if isinstance(obj, list) else [obj])]
     for result in found:
         result.path = path
