@@ -25,6 +25,7 @@ TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 PREFIX = "wb-watch-"
 DIRTY_KB = 1024  # per CPU: some 5000 sleeps between two looks
 READS_KB = 256  # per CPU: some 3000 events, the sample of an interval
+READS_ALL_KB = 4096  # of all CPUs: to read it takes a third of a second; 200 CPUs' 256 KiB take five
 SLEEP_EVENT = "events/writeback/balance_dirty_pages"
 READ_EVENTS = ("events/block/block_bio_queue", "events/block/block_rq_complete")
 
@@ -237,7 +238,8 @@ class Trace:
             self._sleeps.on()
             # Without block tracepoints there are no read latencies, and that is all.
             if self._reads_known():
-                self._reads = Instance(self._top, f"{PREFIX}{os.getpid()}-reads", READS_KB, keep_first=True)
+                self._reads = Instance(self._top, f"{PREFIX}{os.getpid()}-reads", reads_kb(os.cpu_count() or 1),
+                                       keep_first=True)
                 for event in READ_EVENTS:
                     self._reads.enable(event, 'rwbs ~ "R*"')
                 self._reads.on()
@@ -305,6 +307,11 @@ class Trace:
             text = self._rest + chunk.decode(errors="replace")
             *lines, self._rest = text.split("\n")
             yield from lines
+
+
+def reads_kb(cpus: int) -> int:
+    """The buffer of each CPU for reads."""
+    return max(16, min(READS_KB, READS_ALL_KB // cpus))
 
 
 def _remove_stale(top: Path) -> None:
