@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,3 +26,11 @@ def uninterrupted() -> Iterator[None]:
 def say(text: str) -> None:
     """Print one progress line to stderr, so that stdout stays parseable."""
     print(text, file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Print to stdout before there is more to do, which is done also for a reader that has gone (wb ... | head)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,7 +3,10 @@
 
 import configparser
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +73,20 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
     assert {k: v.strip() for k, v in after.items()} == {k: v.strip() for k, v in before.items()}
     assert main(["tune", "--undo", "--root", str(fake.root)]) == 1
     assert "nothing was applied" in capsys.readouterr().err
+
+
+def test_apply_is_done_also_for_a_reader_that_has_gone(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """wb tune DIR --apply | head -1: nothing was set, and the exit code was 0."""
+    fake.queue(scheduler="none")
+    mine, theirs = os.pipe()
+    os.close(mine)
+    done = subprocess.run([sys.executable, "-m", "wbtop", "tune", str(tmp_path), "--measured", str(m), "--root",
+                           str(fake.root), "--dev", PART, "--apply"], cwd=Path(__file__).resolve().parents[2],
+                          env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=theirs, stderr=subprocess.PIPE,
+                          check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert fake.read("/sys/devices/sda/queue/max_sectors_kb") == "128"
 
 
 @pytest.mark.parametrize(("words", "text"), [

@@ -15,7 +15,7 @@ from typing import Any
 from wbtop import ranges, ranksum
 from wbtop.errors import WbError
 from wbtop.machine import Machine
-from wbtop.proc import say
+from wbtop.proc import say, show
 from wbtop.stats import number
 
 from . import apply, persist, profiles, rules
@@ -305,17 +305,15 @@ def run(args: argparse.Namespace) -> int:
     out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
                            "advice": [a.to_json() for a in advice], "conflicts": [str(c) for c in clash]}
     if not args.json:
-        print(render(facts, measured, advice, args.goal))
-        for c in clash:
-            print(f"  conflict: {c}")
+        show("\n".join([render(facts, measured, advice, args.goal), *(f"  conflict: {c}" for c in clash)]))
     if args.tuned:
         out["tuned"] = str(write_tuned(machine, facts, Path(args.tuned), advice, args.goal))
         if not args.json:
-            print(f"\n  {out['tuned']}: written; tuned-adm profile {Path(args.tuned).absolute().name}")
+            show(f"\n  {out['tuned']}: written; tuned-adm profile {Path(args.tuned).absolute().name}")
     if args.simulate:
         out["simulation"], text = args.simulator(facts, measured, advice, args)
         if not args.json:
-            print("\n" + text)
+            show("\n" + text)
     if args.apply:
         out["applied"] = apply.apply(machine, facts, advice)
         if not args.json:
