@@ -149,7 +149,7 @@ def _remove_if_dead(path: Path, tell: Callable[[str], None]) -> None:
         shutil.rmtree(path, ignore_errors=True)
         tell(f"removed {path}, {size // MIB} MiB that a killed run left")
     except BlockingIOError:
-        pass
+        tell(f"another wb measures in {path.parent}: each is the other's load, and neither is right")
     finally:
         os.close(fd)
 
