@@ -405,5 +405,6 @@ def test_a_profile_of_somebody_else_stays(fake: FakeMachine, tmp_path: Path, m: 
     assert (tmp_path / "tuned.conf").read_text() == "[main]\n"
     fake.queue(scheduler="none", max_sectors_kb="128")
     assert tune(fake, tmp_path, m, "--tuned", str(tmp_path / "new")) == 1
+    assert tune(fake, tmp_path, m, "--tuned", str(tmp_path / "new"), "--apply") == 2
     assert "nothing to change" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

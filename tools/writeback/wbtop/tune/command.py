@@ -284,6 +284,8 @@ def run(args: argparse.Namespace) -> int:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
     if args.apply:
         _need_root(machine)
+    if args.apply and args.tuned:
+        raise WbError("--apply and --tuned exclude each other: tuned would put back what --apply has set", 2)
     if args.tuned:
         check_tuned(machine, Path(args.tuned))
     directory = check_directory(args.dir)
