@@ -13,6 +13,7 @@ import subprocess
 import sys
 import termios
 import time
+import tty
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -21,7 +22,7 @@ import pytest
 from fake_machine import FakeMachine
 
 from wbtop.cli import main
-from wbtop.watch import openmetrics
+from wbtop.watch import live, openmetrics
 from wbtop.watch.events import COMPLETE_FORMAT, parse_format
 from wbtop.watch.trace import _READ_NEEDED, Sleep, parse_reads
 
@@ -127,6 +128,26 @@ def test_signals_put_the_terminal_back(number: signal.Signals, code: int, root: 
     started[0].until(1)
     started[0].proc.send_signal(number)
     assert started[0].end() == code
+
+
+def test_ctrl_z_and_fg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell had a terminal without echo, and after fg q did nothing."""
+    mine, theirs = pty.openpty()
+    keys = live.Keys(wanted=False)
+    keys._fd, keys._old = theirs, termios.tcgetattr(theirs)
+    tty.setcbreak(theirs)
+    stopped: list[object] = []
+    monkeypatch.setattr(live.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(live.os, "tcgetpgrp", lambda _: os.getpgrp())
+    monkeypatch.setattr(live.os, "kill", lambda pid, number: stopped.append((pid, number, termios.tcgetattr(theirs))))
+    try:
+        keys._on_stop()
+        assert stopped == [(os.getpid(), signal.SIGTSTP, keys._old)]
+        assert not termios.tcgetattr(theirs)[3] & termios.ECHO
+        assert keys.wait(1) == "resize"  # draws at once what the shell has overwritten
+    finally:
+        os.close(mine)
+        os.close(theirs)
 
 
 def test_a_terminal_that_is_closed_is_no_traceback(root: Path, tmp_path: Path, started: list[Terminal]) -> None:

@@ -29,17 +29,31 @@ class Keys:
             self._old = termios.tcgetattr(self._fd)
             tty.setcbreak(self._fd)
             signal.signal(signal.SIGWINCH, self._on_resize)
+            signal.signal(signal.SIGTSTP, self._on_stop)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         """Give it back."""
         if self._old is not None and self._fd is not None:
             signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             # A terminal that was closed takes nothing any more.
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._fd, termios.TCSADRAIN, self._old)
 
     def _on_resize(self, *_: object) -> None:
+        self.resized = True
+
+    def _on_stop(self, *_: object) -> None:
+        """Ctrl-Z: the shell gets the terminal as it was, and after fg it is taken again."""
+        if self._fd is None or self._old is None:
+            return
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._old)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_stop)
+        if os.tcgetpgrp(self._fd) == os.getpgrp():  # not after bg
+            tty.setcbreak(self._fd)
         self.resized = True
 
     def wait(self, seconds: float) -> str:
