@@ -223,6 +223,19 @@ def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsy
     assert main([*words, str(tmp_path / "bad.json")]) == 2
 
 
+@pytest.mark.parametrize("key", ["host", "machine", "fs", "disks", "memory_bytes", "mib", "sides", "time"])
+def test_a_result_that_was_shortened_by_hand(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody had removed his host's name from it before sending: a traceback."""
+    made = one()
+    (tmp_path / "a.json").write_text(json.dumps(made))
+    (made if key in made else made["facts"]).pop(key)  # type: ignore[attr-defined]
+    (tmp_path / "b.json").write_text(json.dumps(made))
+    words = [str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--out", str(tmp_path / "o")]
+    assert main(["field", "--compare", *words]) == 2
+    assert f"not a whole field.json of this wb (KeyError: '{key}')" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
 def test_what_some_turns_lack_is_said() -> None:
     rows = [{"metrics": {"read_p50_ms": 1.0, "drain_s": 1.0, **({"read_p99_ms": 9.0} if n else {})}} for n in range(6)]
     assert field.left_out(rows).endswith("for it: fsync_p50_ms, read_p99_ms; raise --max-mib")

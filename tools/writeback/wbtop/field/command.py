@@ -349,6 +349,17 @@ def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     return result(g, labels, rows, one["mib"])
 
 
+def _compared(one: str, two: str) -> dict[str, Any]:
+    """What two files give; WbError (code 2) also for one that somebody has shortened by hand, to send it."""
+    results = [load(Path(one)), load(Path(two))]
+    try:
+        found = pair(*results)
+        page.page(found, render(found))  # that it can be shown is known before a directory is made
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise WbError(f"{one} or {two}: not a whole field.json of this wb ({type(exc).__name__}: {exc})", 2) from exc
+    return found
+
+
 @contextlib.contextmanager
 def _place(text: str | None) -> Iterator[Path]:
     """The directory of the result, made before anything is measured; not left behind empty."""
@@ -362,7 +373,7 @@ def _place(text: str | None) -> Iterator[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """``wb field``."""
-    found = pair(*map(load, map(Path, args.compare))) if args.compare else None
+    found = _compared(*args.compare) if args.compare else None
     if not found and not args.dir:
         raise WbError("DIR is missing: a directory on the disk to measure", 2)
     with _place(args.out) as out:
