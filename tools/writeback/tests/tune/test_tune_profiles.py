@@ -75,5 +75,16 @@ def test_other_files(fake: FakeMachine) -> None:
                      ("60-io.rules", "queue/scheduler = bfq, for some disks", False)}
 
 
+def test_sysctl_conf_counts_where_it_is_read(fake: FakeMachine) -> None:
+    """Debian 12 links it into sysctl.d, where it was named twice; Debian 13 does not read it: "it will win"."""
+    fake.write("/etc/sysctl.conf", "vm.dirty_bytes=4\n")
+    fake.write("/usr/lib/systemd/systemd-sysctl", "")
+    assert conflicts(fake.machine, ["vm.dirty_bytes"]) == []
+    (fake.root / "etc/sysctl.d").mkdir()
+    (fake.root / "etc/sysctl.d/99-sysctl.conf").symlink_to("../sysctl.conf")
+    assert [str(c) for c in conflicts(fake.machine, ["vm.dirty_bytes"])] == [
+        "/etc/sysctl.d/99-sysctl.conf sets vm.dirty_bytes = 4 and is applied later: it will win"]
+
+
 def test_every_value_of_tuned_is_a_dirty_setting() -> None:
     assert all(k.startswith("vm.dirty_") and v.isdigit() for p in TUNED.values() for k, v in p.items())

@@ -140,8 +140,10 @@ def conflicts(machine: Machine, keys: Iterable[str]) -> list[Conflict]:
                 # It starts after systemd-sysctl and udev.
                 found.append(Conflict(f"tuned's active profile {profile}", f"{name} = {value}",
                                       wins=not again or name == "elevator"))
-    files = [*_files(machine, _SYSCTL_DIRS, ".conf"), "/etc/sysctl.conf"]
-    for file in files:
+    # systemd reads /etc/sysctl.conf only by the link 99-sysctl.conf, which Debian 13 does not have any more.
+    systemd = any(machine.exists(f"{d}/systemd/systemd-sysctl") for d in ("/usr/lib", "/lib"))
+    files = _files(machine, _SYSCTL_DIRS, ".conf")
+    for file in files if systemd else [*files, "/etc/sysctl.conf"]:
         if file == SYSCTL_FILE:
             continue
         for line in (machine.text(file) or "").splitlines():
