@@ -12,6 +12,7 @@ from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
 from wblib.cli import main
 from wbtop.machine import Dirty
+from wbtop.watch import command as watch_command
 from wbtop.watch import sample, taskstats, trace
 from wbtop.watch.report import Traced, cause_of, report, state_of
 from wbtop.watch.sample import Device, Sample, Task
@@ -360,6 +361,23 @@ def test_a_full_disk_is_named(fake: FakeMachine, capsys: pytest.CaptureFixture[s
     words = ["watch", "--root", str(fake.root), "--once", "--interval", "0.1", "--no-trace"]
     assert main([*words, "--record", "/dev/full"]) == 1
     assert capsys.readouterr().err.endswith("wb: /dev/full: No space left on device\n")
+
+
+def test_a_full_disk_does_not_end_the_night(fake: FakeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    """A recording that nobody watches had ended where the disk was full for a minute, often what it was to show."""
+    shown: list[object] = []
+
+    def show(found: object, _args: object) -> None:
+        shown.append(found)
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+    monkeypatch.setattr(watch_command, "_show", show)
+    words = ["watch", "--root", str(fake.root), "--interval", "0.1", "--no-trace", "--json", "--record", "/dev/full"]
+    assert main([*words, "--openmetrics", str(tmp_path / "wb.prom")]) == 0
+    assert capsys.readouterr().err.count("/dev/full: No space left on device: without the report of ") == 3
+    assert (tmp_path / "wb.prom").exists()
+    assert main([*words[:-1], str(tmp_path / "r"), "--openmetrics", "/proc/wb.prom"]) == 1
 
 
 def test_an_empty_recording_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

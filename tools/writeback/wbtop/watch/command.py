@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -188,26 +189,27 @@ def _check_files(args: argparse.Namespace) -> None:
 
 
 def _keep(found: dict[str, Any], args: argparse.Namespace) -> None:
-    """What --record and --openmetrics ask for."""
-    name = ""
-    try:
-        if name := args.record:
-            _append(Path(name), json.dumps(found) + "\n")
-        if name := args.openmetrics:
-            openmetrics.write(Path(name), found)
-    except OSError as exc:
-        raise WbError(f"{name}: {exc.strerror}") from exc
+    """What --record and --openmetrics ask for; of a watch without an end a full disk costs a report, not all later."""
+    for name, keep in ((args.record, _append), (args.openmetrics, openmetrics.write)):
+        try:
+            if name:
+                keep(Path(name), found)
+        except OSError as exc:
+            text = f"{name}: {exc.strerror}"
+            if args.once or args.count or exc.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise WbError(text) from exc
+            say(f"wb watch: {text}: without the report of {found['time']}")
 
 
-def _append(path: Path, line: str) -> None:
-    """Add ``line``; what a full disk has cut off must not take it with it."""
+def _append(path: Path, found: dict[str, Any]) -> None:
+    """Add a line; what a full disk has cut off must not take it with it."""
     cut = False
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as f:
             f.seek(-1, os.SEEK_END)
             cut = f.read() != b"\n"
     with path.open("a") as f:
-        f.write("\n" * cut + line)
+        f.write("\n" * cut + json.dumps(found) + "\n")
 
 
 def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
