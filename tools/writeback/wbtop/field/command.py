@@ -87,7 +87,8 @@ def settings(text: str, facts: Facts) -> dict[str, str]:
                 raise WbError(f"{key}: {file} is not there or not writable: see --help, and run as root", 2)
             # 6.18 takes a name that it does not know as none.
             if name == "scheduler" and value not in (known := Machine().choices(file)):
-                raise WbError(f"{key}: {file} has {' '.join(known)}, not {value}", 2)
+                raise WbError(f"{key}: {file} has {' '.join(known)}, not {value}; it may be in a module: "
+                              f"modprobe {value}-iosched", 2)
             found[file] = value
     return found
 
