@@ -123,6 +123,27 @@ def test_a_share_of_the_dirty_limit_comes_back_as_that(share: str, exact: bool, 
     assert written == [restored]
 
 
+def test_a_turn_under_settings_of_the_other_side_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refused to take the old value back: turns of A went on with B's, and the exit code was 0."""
+    depth = tmp_path / "nr_requests"
+    depth.write_text("64\n")
+    write = Path.write_text
+
+    def refused(self: Path, text: str) -> int:
+        if self == depth and text == "64" and turns:
+            raise OSError(22, "Invalid argument")
+        return write(self, text)
+    turns: list[float] = []
+    monkeypatch.setattr(Path, "write_text", refused)
+    monkeypatch.setattr(field, "fitting_mib", lambda *_: 16)
+    monkeypatch.setattr(field, "Load", lambda *_: SimpleNamespace(
+        run=lambda _s: turns.append(int(depth.read_text())) or {"drain_s": 1.0}))
+    args = SimpleNamespace(repeats=2, max_seconds=1.0, max_mib=16)
+    with pytest.raises(WbError, match=r"nr_requests=64 cannot be put back"):
+        field.measure(tmp_path, field.Machine(), {"A": {}, "B": {str(depth): "8"}}, args)  # type: ignore[arg-type]
+    assert turns == [64, 64, 8]  # the one that fills caches, A, B
+
+
 def test_a_value_that_is_not_taken_is_no_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """6.18 takes a scheduler that it does not know, and switches to none: B had been measured with that."""
     queue = tmp_path / "queue"

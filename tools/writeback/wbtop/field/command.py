@@ -151,7 +151,7 @@ def _partners(machine: Machine, file: str) -> list[str]:
     return [f"{queue}/wbt_lat_usec", *tune_facts.reset_by_scheduler(machine, queue)] if name == "scheduler" else []
 
 
-def restore(before: dict[str, str]) -> None:
+def restore(before: dict[str, str]) -> list[str]:
     """Write ``before``: the scheduler first, then nr_requests, as they reset others; of bytes and ratio what is not 0.
 
     What is so already is not written: a 0 that bfq shows for wbt_lat_usec is a default, written it is a decision.
@@ -168,6 +168,7 @@ def restore(before: dict[str, str]) -> None:
             failed.append(f"{file}={before[file]}")
     if failed:
         say(f"wb field: not put back: {', '.join(failed)}")
+    return failed
 
 
 # ---- what the machine is -------------------------------------------------------------------------
@@ -232,7 +233,8 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
         load = Load(place, mib)
         load.run(each)  # the first one fills caches and estimates; it does not count
         for n, side in enumerate(turns, 1):
-            restore(before)
+            if failed := restore(before):
+                raise WbError(f"{failed[0]} cannot be put back, so that no turn would be one of {side}")
             _set(sides[side])
             stalled = dict(samples._pressure(machine)).get("cpu", {}).get("some", 0)
             start = time.monotonic()
