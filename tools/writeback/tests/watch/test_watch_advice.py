@@ -94,7 +94,7 @@ def test_a_task_sleeps_its_own_time() -> None:
 
 @pytest.mark.parametrize(("files", "said"), [
     (["max_drain_ms"], "8:0/max_drain_ms"), (["strict_limit", "max_bytes"], "8:0/strict_limit and max_bytes"),
-    ([], "8:0/strict_limit and max_ratio")])
+    ([], "8:0/max_ratio")])
 def test_the_limit_of_a_device_is_lifted_by_its_file(files: list[str], said: str) -> None:
     found = diagnose(asleep("device", 1000.0, [("dd", 50.0)], own_limits=files))
     assert found["what"] == "dd (10) sleeps 50 % of the time for sda's own limit of dirty memory"

@@ -60,7 +60,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=300.0, metavar="S",
                    help="time for all turns together; sizes follow (above 0, at most 86400, default 300)")
     p.add_argument("--out", metavar="PATH", help="directory of the two files (default: wb-field-DATE here); a new "
-                   "one is made if it exists")
+                   "one is made if it exists, for . or .. a wb-field-DATE in it")
     p.add_argument("--anonymize", action="store_true", help="leave out names: host, paths, model, serial, cgroup")
     p.add_argument("--compare", nargs=2, metavar=("A.json", "B.json"), help="compare two field.json")
     p.add_argument("--json", action="store_true", help="the JSON on stdout, too")

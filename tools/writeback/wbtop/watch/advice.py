@@ -88,7 +88,7 @@ def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
     name = device["name"] if device and device["slept_ms"] else "the disk"
     if cause == "device":
         bdi = device["bdi"] if device and device["slept_ms"] else "BDI"
-        files = (device or {}).get("own_limits") or ["strict_limit", "max_ratio"]
+        files = (device or {}).get("own_limits") or ["max_ratio"]  # before 6.2 there is no other file
         return {"what": f"{who} for {name}'s own limit of dirty memory",
                 "fix": f"that limit is what it is for; to lift it: /sys/class/bdi/{bdi}/{' and '.join(files)}"}
     if cause == "cgroup":
