@@ -288,6 +288,13 @@ def test_what_another_run_has_does_not_stop_this_one(error: type[OSError], tmp_p
     measure.remove_stale(tmp_path, pytest.fail)
 
 
+def test_a_disk_that_fills_up_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WbError, match=rf"{tmp_path}: No space left on device; what was written is removed"), \
+            measure.scratch(tmp_path):
+        raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["field", str(tmp_path), "--repeats", "1", "--max-mib", "16", "--max-seconds", "10", "--anonymize",
              "--out", str(tmp_path / "o")]

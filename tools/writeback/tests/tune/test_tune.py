@@ -16,6 +16,7 @@ from fake_machine import LIMIT, MIB, PART, FakeMachine, measured
 from wblib.catalog import axes
 from wblib.cli import main
 from wblib.run import tune_simulate
+from wbtop.errors import WbError
 from wbtop.tune import command as tune_command
 from wbtop.tune import facts as tune_facts
 from wbtop.tune import profiles, rules
@@ -269,6 +270,24 @@ def test_verification_can_be_left_out(fake: FakeMachine, tmp_path: Path, capsys:
                                       monkeypatch: pytest.MonkeyPatch) -> None:
     assert verified(fake, tmp_path, monkeypatch, measured(), "--no-verify") == 0
     assert "not verified: --no-verify" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), WbError("only 1 MiB were written")])
+def test_a_failed_verification_says_that_it_is_applied(error: Exception, fake: FakeMachine, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json that was all: "No space left on device"."""
+    fake.queue(scheduler="none")
+    found = iter([measured()])
+
+    def measure(*_: object, **__: object) -> Measured:
+        if (one := next(found, None)) is None:
+            raise error
+        return one
+    monkeypatch.setattr(tune_command, "measure", measure)
+    words = ["tune", str(tmp_path), "--root", str(fake.root), "--dev", PART, "--apply", "--json"]
+    assert main(words) == 1
+    assert "the settings are applied, but not verified; wb tune --undo" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_verifying_says_that_it_is_applied(fake: FakeMachine, tmp_path: Path,

@@ -94,7 +94,7 @@ def test_error_in_a_writer_is_raised_and_cleans_up(tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(measure, "_direct_works", lambda path: True)
     monkeypatch.setattr(os, "pwritev", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(WbError, match=rf"{tmp_path}: No space"):
         measure.measure(tmp_path, max_mib=16, max_seconds=5)
     assert list(tmp_path.iterdir()) == []
 

@@ -264,6 +264,9 @@ def _verify(args: argparse.Namespace, directory: Path, before: Measured, out: di
     except KeyboardInterrupt:
         raise WbError("interrupted: the settings are applied, but not verified, and what was written is removed; "
                       "wb tune --undo puts the settings back", 130) from None
+    except (OSError, WbError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+        raise WbError(f"{why}: the settings are applied, but not verified; wb tune --undo puts them back") from exc
     found = gained(before, after)
     out["verified"] = {"measured": after.to_json(), "verdicts": [v.to_json() for v in found]}
     if not args.json:

@@ -124,6 +124,11 @@ def scratch(directory: Path) -> Iterator[Path]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # says that this run is alive
             yield path
+        except OSError as exc:
+            if exc.filename:
+                raise
+            # A write names no file; the disk is full, or broken.
+            raise WbError(f"measuring below {directory}: {exc.strerror}; what was written is removed") from exc
         finally:
             os.close(fd)
     finally:
