@@ -144,6 +144,15 @@ def _run(kernel: str, test: str, what: str, attempt: int = 1, splats: tuple[str,
             "splats": list(splats)}
 
 
+def test_only_what_failed_runs_on_the_other_kernel() -> None:
+    tests = {"g/1": "pass", "g/2": "fail", "g/3": "notrun", "g/4": "timeout", "g/5": "died", "g/6": "pass"}
+    default = suites.Config("default")
+    jobs = [foreign.Job("patched", default, test, 1) for test in tests]
+    found = [_run("patched", test, what, splats=("BUG: x",) if test == "g/6" else ()) for test, what in tests.items()]
+    assert foreign.failed(jobs, found, "stock") == [
+        foreign.Job("stock", default, test, 1) for test in ("g/2", "g/4", "g/5", "g/6")]
+
+
 FOUND = [
     _run("stock", "g/1", "pass"), _run("patched", "g/1", "pass"),
     _run("stock", "g/2", "pass"), _run("patched", "g/2", "fail"), _run("patched", "g/2", "fail", 2),

@@ -149,6 +149,12 @@ def run_jobs(setting: Setting, jobs: Sequence[Job], parallel: int) -> list[dict[
     return [result for result in done.values() if result is not None]
 
 
+def failed(jobs: Sequence[Job], found: Sequence[Mapping[str, Any]], kernel: str) -> list[Job]:
+    """What is to run on ``kernel``, too: those of ``jobs`` that failed, ended early or had splats."""
+    return [Job(kernel, job.config, job.test, 1) for job, result in zip(jobs, found, strict=True)
+            if result["what"] in WORSE or result["splats"]]
+
+
 # ---- what differs -----------------------------------------------------------
 
 Cell = tuple[str, str]  # configuration, test
@@ -243,6 +249,10 @@ def run(args: argparse.Namespace) -> int:
     tests = suites.chosen(suite, tree, args.fs, groups=args.group or (), without=args.without or (),
                           tests=args.test or ())[:args.first]
     jobs = [Job(name, config, test, 1) for config in configs for test in tests for name in names]
+    if args.only_failed:
+        if len(names) < 2:
+            raise WbError("--only-failed compares two kernels: give both with --kernel", 2)
+        jobs = [job for job in jobs if job.kernel == names[1]]
     if args.dry_run:
         for job in jobs:
             print(f"{job.test} {job.config.name} on {job.kernel}")
@@ -253,6 +263,10 @@ def run(args: argparse.Namespace) -> int:
     modules = {name: kernels.install_modules(kernel) for name, kernel in built.items()}
     setting = Setting(suite, tree, ident, args.fs, built, modules, args.timeout or TIMEOUT_S, args.force)
     found = run_jobs(setting, jobs, parallel)
+    if args.only_failed:
+        again = failed(jobs, found, names[0])
+        say(f"  {len(again)} of {len(jobs)} did not pass on {names[1]}: they run on {names[0]}, too")
+        found += run_jobs(setting, again, parallel)
     for attempt in range(2, args.tries + 1):
         again = [Job(name, config, test, attempt) for config in configs
                  for where, test in differing(found) if where == config.name for name in names]
@@ -297,6 +311,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--first", type=ranges.whole(1, 99999), metavar="N", help="only the first N of them")
     p.add_argument("--tries", type=ranges.whole(1, 99), default=TRIES, metavar="N",
                    help=f"how often what differs is run (1..99, default {TRIES})")
+    p.add_argument("--only-failed", action="store_true",
+                   help="run on the first kernel only what fails on the second, dies, ends early or has splats there")
     p.add_argument("-j", "--jobs", type=int, metavar="N", help="guests side by side (1..256, default: one per core)")
     ranges.add_timeout(p)
     p.add_argument("--output", type=Path, metavar="STEM", help="write STEM.md and .json (default: in results/foreign)")
