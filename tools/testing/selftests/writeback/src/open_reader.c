@@ -11,6 +11,7 @@
  *
  *	open_reader FILE IOPS SECONDS SEED [THREADS]
  *
+ *	FILE	or a block device
  *	IOPS	rate of all arrivals together, 1 to 10^6 per second; a Poisson process
  *	THREADS	reads in flight at most, 1 to 4096 (default 256)
  *
@@ -30,7 +31,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
 	double iops, seconds;
 	long late = 0, i;
 	long long blocks;
-	struct stat st;
+	off_t end;
 	int n_threads;
 
 	if (argc < 5 || argc > 6) {
@@ -216,9 +216,13 @@ int main(int argc, char **argv)
 	rnd_seed(number(argv[4], 1, 1e9));
 	n_threads = argc > 5 ? number(argv[5], 1, MAX_THREADS) : 256;
 	fd = open(argv[1], O_RDONLY | O_DIRECT);
-	if (fd < 0 || fstat(fd, &st))
+	if (fd < 0)
 		die(argv[1]);
-	blocks = st.st_size / BLOCK;
+	/* Of a block device, too. */
+	end = lseek(fd, 0, SEEK_END);
+	if (end < 0)
+		die(argv[1]);
+	blocks = end / BLOCK;
 	if (!blocks) {
 		fprintf(stderr, "open_reader: %s: shorter than %d bytes\n", argv[1], BLOCK);
 		return 1;
