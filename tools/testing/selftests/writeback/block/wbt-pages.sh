@@ -65,8 +65,7 @@ load() {
 wb_begin
 need_wbdisk
 disk_raw fifo
-[ -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
-	skip_all "this kernel has no queue/wbt_policy: it throttles writeback by requests only"
+need_policy
 wbdisk_destroy test
 ktap_set_plan 4
 load requests

@@ -31,8 +31,7 @@ bytes_begin() {
 	need_wbdisk
 	wbdisk_create test fifo || die "cannot make a disk"
 	DISK_NAME=wbd-test
-	[ -e "$(queue_file wbt_policy)" ] ||
-		skip_all "this kernel has no queue/wbt_policy: it throttles writeback by requests only"
+	need_policy
 	[ -r "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes" ] || mount -t debugfs debugfs "${DEBUGFS%/*}" 2> /dev/null
 	[ -r "$DEBUGFS/$DISK_NAME/rqos/wbt/bytes" ] || skip_all "needs CONFIG_BLK_DEBUG_FS"
 	wbdisk_destroy test

@@ -17,6 +17,12 @@ queue_set() {
 	done
 }
 
+# need_policy() - skip the whole case where the disk can be throttled by requests only
+need_policy() {
+	[ -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] ||
+		skip_all "this kernel has no queue/wbt_policy: it throttles writeback by requests only"
+}
+
 # lay_out(file, MiB) - its blocks are there beforehand, nothing is dirty
 lay_out() {
 	dd if=/dev/zero of="$MNT/$1" bs=1M count="$2" conv=fsync status=none ||
