@@ -3,7 +3,9 @@
 
 import json
 import subprocess
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -151,6 +153,34 @@ def test_only_what_failed_runs_on_the_other_kernel() -> None:
     found = [_run("patched", test, what, splats=("BUG: x",) if test == "g/6" else ()) for test, what in tests.items()]
     assert foreign.failed(jobs, found, "stock") == [
         foreign.Job("stock", default, test, 1) for test in ("g/2", "g/4", "g/5", "g/6")]
+
+
+def test_a_second_wb_waits_for_the_first_and_takes_its_result(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    built: Any = SimpleNamespace(name="stock", key="0123456789", image=tmp_path)
+    setting = foreign.Setting(BLKTESTS, tree, "abc", "ext4", {"stock": built}, {"stock": tmp_path}, 9.0, False)
+    jobs = [foreign.Job("stock", suites.Config("default"), "block/001", 1)]
+    second: list[dict[str, Any]] = []
+    other = threading.Thread(target=lambda: second.extend(foreign.run_jobs(setting, jobs, 1)))
+    ran: list[str] = []
+
+    def run(task: guests.Task, out: Path, _tick: object) -> guests.Ran:
+        ran.append(task.test)
+        out.mkdir(parents=True)
+        other.start()
+        other.join(1)
+        assert other.is_alive()
+        return guests.Ran(suites.Verdict("fail", "so"), [], 1.0)
+
+    monkeypatch.setattr(foreign, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(guests, "run", run)
+    first = foreign.run_jobs(setting, jobs, 1)
+    other.join(10)
+    assert second == first
+    assert ran == ["block/001"]
+    assert "waiting for another wb" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 FOUND = [

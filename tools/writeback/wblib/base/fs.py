@@ -5,8 +5,10 @@ import contextlib
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from wbtop.errors import WbError
 
@@ -25,6 +27,39 @@ def lock(name: str) -> Iterator[None]:
             say(f"waiting for another wb that is using {name}")
             fcntl.flock(f, fcntl.LOCK_EX)
         yield
+
+
+def _locked(f: TextIO, path: Path) -> bool:
+    """Lock ``f``, unless another has it, or has removed its ``path`` since it was opened."""
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return path.stat().st_ino == os.fstat(f.fileno()).st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+@contextlib.contextmanager
+def alone(place: Path, stop: threading.Event) -> Iterator[None]:
+    """Keep other wb commands from a result's directories; the lock's file is gone afterwards.
+
+    KeyboardInterrupt if ``stop`` is set while another has it.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    path = place.with_name(f".{place.name}.lock")
+    said = False
+    while True:
+        with path.open("w") as f:
+            if _locked(f, path):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+        if not said:
+            say(f"  waiting for another wb that runs {place.parent.name} {place.name}")
+            said = True
+        if stop.wait(0.2):
+            raise KeyboardInterrupt
 
 
 def need_space(where: Path, gib: float, what: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wblib.base.fs import write_atomic
+from wblib.base.fs import alone, write_atomic
 from wblib.base.paths import RESULTS
 from wblib.base.proc import say, sha256_text
 from wblib.base.progress import Progress
@@ -43,7 +43,8 @@ examples:
 The checkout is yours and stays as it is: it is copied, built once and run in guests of
 User Mode Linux, one per test, in real time, on disks in memory.  A guest sees the host's
 files, read-only: what a suite needs of programs must be installed here.
-A finished test is not run again: the same command goes on where it was stopped.  What
+A finished test is not run again: the same command goes on where it was stopped, and one
+that runs beside another waits for the test that both want, and takes its result.  What
 does not pass on one kernel and passes on another is tried again on both.
 exit code: 0 nothing is worse on the second kernel, 1 something is, 2 wrong usage"""
 
@@ -97,6 +98,12 @@ def kept(setting: Setting, job: Job) -> dict[str, Any] | None:
 
 
 def _run_one(setting: Setting, job: Job, progress: Progress, stop: threading.Event) -> dict[str, Any]:
+    with alone(setting.place(job), stop):
+        # Another wb may have ended it meanwhile.
+        return (None if setting.force else kept(setting, job)) or _run_guest(setting, job, progress, stop)
+
+
+def _run_guest(setting: Setting, job: Job, progress: Progress, stop: threading.Event) -> dict[str, Any]:
     def tick(_elapsed: float) -> None:
         if stop.is_set():
             raise KeyboardInterrupt

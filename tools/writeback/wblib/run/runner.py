@@ -2,17 +2,15 @@
 """Running jobs in guests, several side by side; finished results are kept and reused."""
 
 import concurrent.futures
-import contextlib
-import fcntl
 import functools
-import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from wblib.base.fs import alone
 from wblib.base.paths import RESULTS, ROOT
 from wblib.base.proc import cpus, run, say, sha256_file
 from wblib.base.progress import Progress
@@ -155,38 +153,8 @@ def git_rev() -> str:
     return run(["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False).stdout.strip() or "unknown"
 
 
-def _locked(f: TextIO, path: Path) -> bool:
-    """Lock ``f``, unless another has it, or has removed its ``path`` since it was opened."""
-    try:
-        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return path.stat().st_ino == os.fstat(f.fileno()).st_ino
-    except (BlockingIOError, FileNotFoundError):
-        return False
-
-
-@contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Keep other wb commands from a result's directories; the lock's file is gone afterwards."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    path = place.with_name(f".{place.name}.lock")
-    said = False
-    while True:
-        with path.open("w") as f:
-            if _locked(f, path):
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
-        if not said:
-            say(f"  waiting for another wb that runs {place.parent.name} {place.name}")
-            said = True
-        if _stop.wait(0.2):
-            raise KeyboardInterrupt
-
-
 def _run_one(spec: RunSpec, prepared: Prepared, progress: Progress, *, force: bool, timeout_s: float) -> store.Result:
-    with _alone(place_of(spec, prepared)):
+    with alone(place_of(spec, prepared), _stop):
         # Another wb may have ended it meanwhile.
         kept = None if force else _kept(spec, prepared)
         return kept or _run_guest(spec, prepared, progress, timeout_s)
