@@ -4,10 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import WbError
+
+# Held by who changes settings of this machine.
+LOCK = "/run/calm-writeback.lock"
 
 
 @contextlib.contextmanager
@@ -21,6 +28,27 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock ``path``, of :data:`LOCK`; WbError when another wb has it.
+
+    Where it cannot be made, as without /run, there is none.
+    """
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WbError(f"another wb changes settings of this machine now ({path}): wait for its end") from None
+        yield
+    finally:
+        os.close(lock)
 
 
 def say(text: str) -> None:

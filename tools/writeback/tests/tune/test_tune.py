@@ -17,6 +17,7 @@ from wblib.catalog import axes
 from wblib.cli import main
 from wblib.run import tune_simulate
 from wbtop.errors import WbError
+from wbtop.proc import LOCK, alone
 from wbtop.tune import command as tune_command
 from wbtop.tune import facts as tune_facts
 from wbtop.tune import profiles, rules
@@ -71,6 +72,7 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
     assert main(["tune", "--undo", "--root", str(fake.root)]) == 0
     assert "every value is as it was" in capsys.readouterr().out
     after = fake.everything()
+    del after[LOCK.lstrip("/")]
     assert {k: v.strip() for k, v in after.items()} == {k: v.strip() for k, v in before.items()}
     assert main(["tune", "--undo", "--root", str(fake.root)]) == 1
     assert "nothing was applied" in capsys.readouterr().err
@@ -151,9 +153,54 @@ def test_where_to_save_is_known_to_be_writable_before_the_measurement(
 
 def test_save(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(fake, tmp_path, m, "--save", str(tmp_path / "copy.json")) == 0
-    assert json.loads((tmp_path / "copy.json").read_text()) == json.loads(m.read_text())
+    saved = json.loads((tmp_path / "copy.json").read_text())
+    assert saved == {**json.loads(m.read_text()), "disks": ["Model 3"]}
+    capsys.readouterr()
     assert tune(fake, tmp_path, m, "--save", "/dev/full") == 1
-    assert capsys.readouterr().err == "wb: --save /dev/full: No space left on device\n"
+    found = capsys.readouterr()
+    assert found.err == "wb: --save /dev/full: No space left on device; what was measured is above\n"
+    assert "read-latency" in found.out
+
+
+def test_a_full_disk_leaves_what_was_saved_before(fake: FakeMachine, tmp_path: Path, m: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old measurement was truncated, and nothing was recommended."""
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+    copy = tmp_path / "copy.json"
+    copy.write_text("old")
+    monkeypatch.setattr("os.fsync", full)
+    assert tune(fake, tmp_path, m, "--save", str(copy)) == 1
+    assert copy.read_text() == "old"
+    assert {p.name for p in tmp_path.iterdir()} == {"copy.json", "m.json", "machine"}
+
+
+def test_a_measurement_of_another_kind_of_disk_is_none(fake: FakeMachine, tmp_path: Path, m: Path,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    m.write_text(json.dumps({**json.loads(m.read_text()), "disks": ["Slow 1, rotational"]}))
+    assert tune(fake, tmp_path, m) == 2
+    assert "measured on Slow 1, rotational, and " in capsys.readouterr().err
+
+
+def test_two_do_not_apply_at_once(fake: FakeMachine, tmp_path: Path, m: Path,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    """Each kept what the other had set as what was there before."""
+    fake.queue(scheduler="none")
+    with alone(fake.machine.path(LOCK)):
+        assert tune(fake, tmp_path, m, "--apply") == 1
+        assert main(["tune", "--undo", "--root", str(fake.root)]) == 1
+    assert capsys.readouterr().err.count("another wb changes settings") == 2
+    assert not (fake.root / BACKUP.lstrip("/")).exists()
+
+
+def test_undo_as_json(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.queue(scheduler="none")
+    assert tune(fake, tmp_path, m, "--apply") == 0
+    capsys.readouterr()
+    assert main(["tune", "--undo", "--json", "--root", str(fake.root)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["failed"] == []
+    assert any("max_sectors_kb" in line for line in found["restored"])
 
 
 def test_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

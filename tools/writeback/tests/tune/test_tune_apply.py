@@ -190,8 +190,8 @@ def test_a_read_only_etc_puts_everything_back(kernel: Kernel, monkeypatch: pytes
         if "etc" in self.parts:
             raise OSError(30, "Read-only file system", str(self))
         unlink(self, missing_ok)
-    replace = tune_apply._replace
-    monkeypatch.setattr(tune_apply, "_replace", lambda path, text: refused(path) if "etc" in path.parts
+    replace = tune_apply.replace
+    monkeypatch.setattr(tune_apply, "replace", lambda path, text: refused(path) if "etc" in path.parts
                         else replace(path, text))
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(WbError, match="Read-only file system; every value is as it was"):

@@ -28,7 +28,8 @@ from .rules import Advice
 BACKUP = "/var/lib/calm-writeback/tune-backup.json"
 VERSION = 1
 # What a value in a backup may be: nothing there is ever run, only written to these files.
-_FILE = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/(iosched/)?[a-z_]+|/sys/class/bdi/[^/]+/[a-z_]+")
+SETTING = re.compile(r"/proc/sys/vm/dirty_[a-z_]+|/sys/block/[^/]+/queue/(iosched/)?[a-z_]+"
+                     r"|/sys/class/bdi/[^/]+/[a-z_]+")
 
 
 @dataclass
@@ -60,7 +61,7 @@ def load_backup(machine: Machine) -> Backup | None:
         data = json.loads(text)
         backup = Backup([(str(f), str(v)) for f, v in data["values"]], dict(data["files"]),
                         {str(name): (str(k), str(v)) for name, (k, v) in dict(data.get("disks", {})).items()})
-        good = data["version"] == VERSION and all(_FILE.fullmatch(f) and ".." not in f for f, _ in backup.values) \
+        good = data["version"] == VERSION and all(SETTING.fullmatch(f) and ".." not in f for f, _ in backup.values) \
             and backup.files.keys() <= {SYSCTL_FILE, UDEV_FILE} \
             and all(c is None or isinstance(c, str) for c in backup.files.values())
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
@@ -86,7 +87,7 @@ def _check_disks(machine: Machine, backup: Backup) -> None:
                               f"now: nothing was changed; {BACKUP} has its values, to restore them by hand")
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Write ``text`` so that after a crash either the old or the new file is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}.new")
@@ -136,7 +137,7 @@ def _reset_by(machine: Machine, advice: Advice) -> list[tuple[str, str]]:
     if not advice.file.endswith("/queue/scheduler"):
         return []
     files = reset_by_scheduler(machine, advice.file.rsplit("/", 1)[0])
-    return [(f, value.strip()) for f in files if _FILE.fullmatch(f) and (value := machine.text(f))]
+    return [(f, value.strip()) for f in files if SETTING.fullmatch(f) and (value := machine.text(f))]
 
 
 def _restore(machine: Machine, file: str, value: str) -> None:
@@ -202,7 +203,7 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
             done.append(f"{a.file}: {a.current} -> {a.value}")
         for file, text in texts.items():
             if text:
-                _replace(machine.path(file), text)
+                replace(machine.path(file), text)
                 done.append(f"{file}: written")
         if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in udev_text(facts, changes):
             done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
@@ -222,7 +223,7 @@ def _keep(machine: Machine, backup: Backup | None) -> None:
     if backup is None:
         machine.path(BACKUP).unlink(missing_ok=True)
     else:
-        _replace(machine.path(BACKUP), json.dumps(backup.to_json(), indent=1) + "\n")
+        replace(machine.path(BACKUP), json.dumps(backup.to_json(), indent=1) + "\n")
 
 
 def _content(machine: Machine, file: str) -> str | None:
@@ -280,7 +281,7 @@ def _put_back(machine: Machine, backup: Backup) -> tuple[list[str], list[str]]:
                 machine.path(file).unlink()
                 done.append(f"{file}: removed")
             else:
-                _replace(machine.path(file), text)
+                replace(machine.path(file), text)
                 done.append(f"{file}: as before")
         except OSError as exc:
             failed.append(f"{file} ({exc.strerror})")

@@ -15,7 +15,7 @@ from typing import Any
 from wbtop import ranges, ranksum
 from wbtop.errors import WbError
 from wbtop.machine import Machine
-from wbtop.proc import say, show
+from wbtop.proc import LOCK, alone, say, show
 from wbtop.stats import number
 
 from . import apply, persist, profiles, rules
@@ -68,7 +68,8 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
                    help="time for the whole measurement (above 0, at most 86400; default 30)")
     p.add_argument("--save", metavar="FILE", help="write the measurement to FILE")
     p.add_argument("--measured", metavar="FILE", help="take the measurement from FILE instead of measuring")
-    p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON")
+    p.add_argument("--json", action="store_true", help="facts, measurement, advice and conflicts as JSON; with --undo "
+                   "what was restored and what failed")
     p.add_argument("--apply", action="store_true", help="set what is recommended (root)")
     p.add_argument("--no-verify", action="store_true", help="with --apply: do not measure again afterwards")
     p.add_argument("--tuned", metavar="DIR", help="write DIR/tuned.conf, a profile for tuned that includes the active "
@@ -92,12 +93,13 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
 _NEEDED = {f.name for f in fields(Measured) if f.default is MISSING}
 
 
-def load_measured(path: Path) -> Measured:
-    """A measurement that --save wrote; WbError (code 2) when it is none."""
+def load_measured(path: Path, facts: Facts | None = None) -> Measured:
+    """A measurement that --save wrote; WbError (code 2) when it is none, or not of the kind of ``facts``'s disks."""
     try:
         data = json.loads(path.read_text())
         if not isinstance(data, dict):
             raise ValueError("not an object")
+        disks = data.pop("disks", None)
         if lacking := sorted(_NEEDED - data.keys()):
             raise ValueError(f"without {', '.join(lacking)}")
         if unknown := sorted(data.keys() - {f.name for f in fields(Measured)}):
@@ -119,6 +121,10 @@ def load_measured(path: Path) -> Measured:
         raise WbError(f"--measured {path}: {exc.strerror}", 2) from exc
     except (ValueError, TypeError, RecursionError) as exc:
         raise WbError(f"{path}: not a measurement of 'wb tune --save' ({exc})", 2) from exc
+    if facts and disks not in (None, _disks(facts)):
+        there = "; ".join(map(str, disks)) if isinstance(disks, list) else disks
+        raise WbError(f"{path}: measured on {there}, and {facts.directory} is on {'; '.join(_disks(facts))}: "
+                      "leave out --measured", 2)
     return found
 
 
@@ -133,11 +139,22 @@ def _check_save(path: Path) -> None:
         raise WbError(f"--save {path}: {exc.strerror}", 2) from exc
 
 
-def _save(path: Path, measured: Measured) -> None:
+def _save(path: Path, measured: Measured, facts: Facts) -> str:
+    """Write the measurement; returns what is wrong, and leaves then what was there."""
+    text = json.dumps({**measured.to_json(), "disks": _disks(facts)}, indent=1) + "\n"
     try:
-        path.write_text(json.dumps(measured.to_json(), indent=1) + "\n")
+        if path.exists() and not path.is_file():  # /dev/stdout
+            path.write_text(text)
+        else:
+            apply.replace(path.resolve(), text)
     except OSError as exc:
-        raise WbError(f"--save {path}: {exc.strerror}") from exc
+        return f"--save {path}: {exc.strerror}"
+    return ""
+
+
+def _disks(facts: Facts) -> list[str]:
+    """What tells one kind of disk from another."""
+    return sorted(f"{d.model or 'no model name'}{', rotational' if d.rotational else ''}" for d in facts.disks)
 
 
 def _wrapped(head: str, text: str) -> str:
@@ -210,13 +227,18 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
     return "\n".join(lines)
 
 
-def _undo(machine: Machine) -> int:
-    done, failed = apply.undo(machine)
-    for line in done:
-        print(f"  {line}")
+def _undo(machine: Machine, as_json: bool) -> int:
+    with alone(machine.path(LOCK)):
+        done, failed = apply.undo(machine)
+    if as_json:
+        print(json.dumps({"restored": done, "failed": failed}, indent=1))
+    else:
+        for line in done:
+            print(f"  {line}")
     if failed:
         raise WbError("not restored: " + "; ".join(failed) + f": the backup stays in {apply.BACKUP}")
-    print("every value is as it was")
+    if not as_json:
+        print("every value is as it was")
     return 0
 
 
@@ -282,7 +304,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dir or args.apply or args.simulate or args.tuned:
             raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
         _need_root(machine)
-        return _undo(machine)
+        return _undo(machine, args.json)
     if not args.dir:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
     if args.apply:
@@ -296,15 +318,14 @@ def run(args: argparse.Namespace) -> int:
     if args.save:
         _check_save(Path(args.save))
     if args.measured:
-        measured = load_measured(Path(args.measured))
+        measured = load_measured(Path(args.measured), facts)
     else:
         try:
             measured = measure(directory, max_mib=args.max_mib, max_seconds=args.max_seconds, zeros=args.zeros,
                                say=lambda text: say(f"  {text}"))
         except KeyboardInterrupt:
             raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
-    if args.save:
-        _save(Path(args.save), measured)
+    unsaved = _save(Path(args.save), measured, facts) if args.save else ""
     advice = rules.recommend(facts, measured, args.goal, args.hold_seconds)
     clash = profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
     out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
@@ -320,7 +341,8 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             show("\n" + text)
     if args.apply:
-        out["applied"] = apply.apply(machine, facts, advice)
+        with alone(machine.path(LOCK)):
+            out["applied"] = apply.apply(machine, facts, advice)
         if not args.json:
             print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
             if any(a.value is not None for a in advice):
@@ -331,4 +353,6 @@ def run(args: argparse.Namespace) -> int:
         print("\nnothing was changed; --apply sets it, now and for the next boot")
     if args.json:
         print(json.dumps(out, indent=1))
+    if unsaved:
+        raise WbError(f"{unsaved}; what was measured is above")
     return 0
