@@ -4,6 +4,7 @@
 import io
 import itertools
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,15 @@ from wbtop.errors import WbError
 from wbtop.field import command as field
 from wbtop.tune import facts as tune_facts
 from wbtop.tune import measure
+
+
+@pytest.fixture(autouse=True)
+def _run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What runs of this machine share is below a directory of the test's own."""
+    run = tmp_path_factory.mktemp("run")
+    monkeypatch.setattr(field, "RECORD", str(run / "field.json"))
+    monkeypatch.setattr(field, "LOCK", str(run / "lock"))
+    return run
 
 
 def test_p_value_is_that_of_all_arrangements() -> None:
@@ -73,6 +83,74 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
         batch.write_text("16")
         raise KeyboardInterrupt
     assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
+
+
+def test_what_a_killed_run_had_set_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGKILL in a turn of B left B's settings for good, and as A of the next run."""
+    depth = tmp_path / "nr_requests"
+    depth.write_text("64\n")
+    monkeypatch.setattr(field, "SETTING", re.compile(re.escape(str(tmp_path)) + "/[a-z_]+"))
+    machine, record = field.Machine(), Path(field.RECORD)
+    with field.kept(machine, [str(depth)]):
+        assert json.loads(record.read_text()) == {str(depth): "64"}
+        killed = record.read_text()
+    assert not record.exists()
+    record.write_text(killed)
+    depth.write_text("8\n")
+    with field.kept(machine, []):
+        assert depth.read_text() == "64"
+    assert f"killed wb field had set: {depth}=64" in capsys.readouterr().err
+    assert not record.exists()
+    for bad in ("{", '{"/etc/passwd": "x"}', '{"/proc/sys/vm/dirty_../../x": "1"}', "[1]"):
+        record.write_text(bad)
+        with pytest.raises(WbError, match="damaged"), field.kept(machine, []):
+            pass
+
+
+def test_one_run_at_a_time_changes_settings(tmp_path: Path) -> None:
+    """Each took what the other had set for what was there before."""
+    depth = tmp_path / "nr_requests"
+    depth.write_text("64\n")
+    with field.kept(field.Machine(), [str(depth)]):
+        with pytest.raises(WbError, match="another wb changes settings"), field.kept(field.Machine(), [str(depth)]):
+            pass
+        with pytest.raises(WbError, match="another wb changes settings"), field.kept(field.Machine(), []):
+            pass
+    with field.kept(field.Machine(), [str(depth)]) as before:
+        assert before == {str(depth): "64"}
+
+
+@pytest.mark.parametrize("turns", [1, 5])
+def test_ctrl_c_keeps_the_turns_that_are_finished(turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    depth = tmp_path / "nr_requests"
+    depth.write_text("64\n")
+    ran: list[int] = []
+
+    def run(_seconds: float) -> dict[str, float]:
+        ran.append(int(depth.read_text()))
+        if len(ran) > turns + 1:  # the one that fills caches
+            raise KeyboardInterrupt
+        return {"drain_s": float(len(ran))}
+    facts = one()["facts"]
+    monkeypatch.setattr(field, "fitting_mib", lambda *_: 16)
+    monkeypatch.setattr(field, "Load", lambda *_: SimpleNamespace(run=run))
+    monkeypatch.setattr(field, "settings", lambda text, _facts: {str(depth): "8"} if text else {})
+    monkeypatch.setattr(field, "describe", lambda *_: facts)
+    monkeypatch.setattr(tune_facts, "read", lambda *_: None)
+    out = tmp_path / "out"
+    assert main(["field", str(tmp_path), "--b", "x=8", "--repeats", "3", "--out", str(out)]) == 130
+    assert depth.read_text() == "64"
+    if turns == 1:  # none of B
+        assert "interrupted: settings are as before" in capsys.readouterr().err
+        assert not out.exists()
+        return
+    found = json.loads((out / "field.json").read_text())
+    assert [t["side"] for t in found["turns"]] == ["A", "B", "B", "A", "A"]
+    assert found["conclusion"].startswith("Interrupted after 5 of 6 turns: too few turns")
+    assert "Interrupted after 5 of 6 turns" in (out / "field.html").read_text()
+    assert field.load(out / "field.json")
 
 
 def test_what_is_so_already_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +218,7 @@ def test_a_turn_under_settings_of_the_other_side_is_none(tmp_path: Path, monkeyp
         run=lambda _s: turns.append(int(depth.read_text())) or {"drain_s": 1.0}))
     args = SimpleNamespace(repeats=2, max_seconds=1.0, max_mib=16)
     with pytest.raises(WbError, match=r"nr_requests=64 cannot be put back"):
-        field.measure(tmp_path, field.Machine(), {"A": {}, "B": {str(depth): "8"}}, args)  # type: ignore[arg-type]
+        list(field.measure(tmp_path, field.Machine(), {"A": {}, "B": {str(depth): "8"}}, args))  # type: ignore[arg-type]
     assert turns == [64, 64, 8]  # the one that fills caches, A, B
 
 

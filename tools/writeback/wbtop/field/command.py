@@ -18,9 +18,10 @@ from typing import Any
 from wbtop import VERSION, ranges, ranksum
 from wbtop.errors import WbError
 from wbtop.machine import Machine
-from wbtop.proc import say, uninterrupted
+from wbtop.proc import LOCK, alone, say, uninterrupted
 from wbtop.stats import median, number, table
 from wbtop.tune import facts as tune_facts
+from wbtop.tune.apply import SETTING, replace
 from wbtop.tune.facts import Facts
 from wbtop.tune.measure import remove_stale, scratch, size_mib
 from wbtop.watch import sample as samples
@@ -29,6 +30,8 @@ from . import page
 from .load import Load, fitting_mib
 
 FORMAT = 1
+# The settings as they were, while a run changes them: a killed one cannot put them back.
+RECORD = "/run/calm-writeback-field.json"
 KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|queue\.(?:iosched\.)?[a-z_]+|bdi\.[a-z_]+")
 EXAMPLES = """\
 examples:
@@ -40,10 +43,11 @@ examples:
 settings: vm.dirty_bytes=N, vm.dirty_ratio=N ..., queue.NAME=VALUE of the disk, bdi.NAME=VALUE
 Each turn writes the same bytes through the page cache, once beside 4-KiB reads and
 once beside 4-KiB appends with fdatasync.  At most 3 x --max-mib are on the disk at a
-time; all of it is removed, also on Ctrl-C.  Nothing is sent anywhere.
+time; all of it is removed, also on Ctrl-C, which keeps the turns that are finished.
+What a killed run has left set is put back by the next one.  Nothing is sent anywhere.
 The verdict is an exact rank-sum test (Holm's correction); it says when the machine
 is too noisy to decide.
-exit code: 0 measured, 1 when something failed, 2 for wrong usage"""
+exit code: 0 measured, 1 when something failed, 2 for wrong usage, 130 interrupted"""
 
 
 def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -117,15 +121,51 @@ def _set(side: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
-    """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C."""
+    """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C.
+
+    Before that, what a killed run has left. WbError while another wb changes settings.
+    """
+    with alone(machine.path(LOCK)):
+        _restore_left(machine)
+        if files:
+            with _kept(machine, files) as before:
+                yield before
+            return
+    yield {}
+
+
+def _restore_left(machine: Machine) -> None:
+    text = machine.text(RECORD)
+    if text is None:
+        return
+    try:
+        left = {str(f): str(v) for f, v in dict(json.loads(text)).items()}
+        if not all(SETTING.fullmatch(f) and ".." not in f for f in left):
+            raise ValueError
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise WbError(f"{RECORD}: damaged: put back by hand what a killed wb field has set, and remove it") from exc
+    if failed := restore({f: v for f, v in left.items() if machine.exists(f)}):
+        raise WbError(f"a wb field that runs or was killed has set something; not put back: {', '.join(failed)}: wait "
+                      f"for its end, run as root, or remove {RECORD}")
+    say("  put back what a killed wb field had set: " + ", ".join(f"{f}={v}" for f, v in left.items()))
+    machine.path(RECORD).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
     more = {p for f in files for p in _partners(machine, f)}
     kept_as = [_kept_as(machine, f) for f in files]
     before = {f: v for f in dict.fromkeys([*kept_as, *sorted(more)]) if (v := _value(machine, f)) != ""}
     try:
+        replace(machine.path(RECORD), json.dumps(before, indent=1) + "\n")
+    except OSError as exc:
+        raise WbError(f"{RECORD}: {exc.strerror}: nothing was changed") from exc
+    try:
         yield before
     finally:
         with uninterrupted():
-            restore(before)
+            if not restore(before):
+                machine.path(RECORD).unlink(missing_ok=True)
 
 
 def _kept_as(machine: Machine, file: str) -> str:
@@ -217,13 +257,12 @@ def _turns(repeats: int, both: bool) -> list[str]:
 
 
 def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]], args: argparse.Namespace,
-            ) -> tuple[list[dict[str, Any]], int]:
-    """All turns: side, metrics, PSI and load of each; and the MiB of one write."""
+            ) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each turn when it is over: side, metrics, PSI and load; and the MiB of one write."""
     remove_stale(directory, say)
     space = os.statvfs(directory)
     turns = _turns(args.repeats, "B" in sides)
     each = args.max_seconds / (len(turns) + 1)
-    rows = []
     files = sorted({f for s in sides.values() for f in s})
     with kept(machine, files) as before, scratch(directory) as place:
         for side in sides.values():  # that one is refused is known before anything is measured
@@ -241,11 +280,10 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
             got = load.run(each)
             seconds = time.monotonic() - start
             busy = (dict(samples._pressure(machine)).get("cpu", {}).get("some", 0) - stalled) / seconds / 1e4
-            rows.append({"side": side, "metrics": {k: round(v, 4) for k, v in got.items()},
-                         "cpu_stalled_pct": round(busy, 1), "load": os.getloadavg()[0]})
             say(f"  turn {n} of {len(turns)}, {side}: read p99 {number(got.get('read_p99_ms'))} ms, "
                 f"drain {number(got['drain_s'])} s")
-    return rows, mib
+            yield {"side": side, "metrics": {k: round(v, 4) for k, v in got.items()},
+                   "cpu_stalled_pct": round(busy, 1), "load": os.getloadavg()[0]}, mib
 
 
 def series(rows: list[dict[str, Any]], side: str) -> dict[str, list[float]]:
@@ -388,7 +426,7 @@ def run(args: argparse.Namespace) -> int:
         finally:
             _write_files(out, {"field.json": text, "field.html": page.page(found, left_out(found["turns"]))})
     say(f"  {out}/field.html and {out}/field.json")
-    return 0
+    return 130 if found.get("interrupted") else 0
 
 
 def _write_files(out: Path, files: dict[str, str]) -> None:
@@ -407,8 +445,19 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
     facts = tune_facts.read(machine, str(directory))
     sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
     described = describe(machine, facts, args.anonymize)
+    rows: list[dict[str, Any]] = []
+    mib = 0
+    cut = ""
     try:
-        rows, mib = measure(directory, machine, sides, args)
+        with contextlib.closing(measure(directory, machine, sides, args)) as turns:
+            for row, size in turns:
+                rows.append(row)
+                mib = size
     except KeyboardInterrupt:
-        raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
-    return result(described, {s: (args.a if s == "A" else args.b) or "as it was" for s in sides}, rows, mib)
+        if {r["side"] for r in rows} != sides.keys():
+            raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
+        cut = f"Interrupted after {len(rows)} of {args.repeats * len(sides)} turns: "
+        say("  interrupted: settings are as before; this is of the turns that are finished")
+    labels = {s: (args.a if s == "A" else args.b) or "as it was" for s in sides}
+    return {**(found := result(described, labels, rows, mib)), "interrupted": bool(cut),
+            "conclusion": cut + found["conclusion"]}
