@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -34,11 +35,13 @@ def uninterrupted() -> Iterator[None]:
 def alone(path: Path) -> Iterator[None]:
     """Hold the lock ``path``, of :data:`LOCK`; WbError when another wb has it.
 
-    Where it cannot be made, as without /run, there is none.
+    Where it cannot be made, as without /run or for who is not root, there is none.
     """
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
+    except OSError as exc:
+        if exc.errno not in (errno.ENOENT, errno.EACCES, errno.EROFS):
+            raise
         yield
         return
     try:

@@ -16,14 +16,14 @@ from wbtop.cli import main, parser
 from wbtop.errors import WbError
 from wbtop.field import command as field
 from wbtop.tune import facts as tune_facts
-from wbtop.tune import measure
+from wbtop.tune import left, measure
 
 
 @pytest.fixture(autouse=True)
 def _run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What runs of this machine share is below a directory of the test's own."""
     run = tmp_path_factory.mktemp("run")
-    monkeypatch.setattr(field, "RECORD", str(run / "field.json"))
+    monkeypatch.setattr(left, "RECORD", str(run / "field.json"))
     monkeypatch.setattr(field, "LOCK", str(run / "lock"))
     return run
 
@@ -77,7 +77,7 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "iosched").mkdir()
     batch = tmp_path / "iosched/fifo_batch"
     batch.write_text("8\n")
-    with pytest.raises(KeyboardInterrupt), field.kept(field.Machine(), [str(scheduler)]):
+    with pytest.raises(KeyboardInterrupt), field.kept(field.Machine(), {"B": {str(scheduler): "none"}}):
         scheduler.write_text("none")
         limit.write_text("75000")
         batch.write_text("16")
@@ -85,45 +85,117 @@ def test_settings_are_put_back_also_after_ctrl_c(tmp_path: Path) -> None:
     assert (scheduler.read_text(), limit.read_text(), batch.read_text()) == ("mq-deadline", "2000", "8")
 
 
-def test_what_a_killed_run_had_set_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(name="queue")
+def _queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The queue of a disk, and a killed run's scheduler none where mq-deadline had read_expire 50."""
+    queue = tmp_path / "queue"
+    (queue / "iosched").mkdir(parents=True)
+    for name, text in {"scheduler": "none [mq-deadline]", "nr_requests": "64", "wbt_lat_usec": "2000",
+                       "iosched/read_expire": "50"}.items():
+        (queue / name).write_text(f"{text}\n")
+    monkeypatch.setattr(left, "SETTING", re.compile(re.escape(str(tmp_path)) + "/[a-z_/]+"))
+    write = Path.write_text
+
+    def kernel(self: Path, text: str) -> int:
+        if self == queue / "scheduler":
+            (queue / "iosched/read_expire").unlink(missing_ok=True)
+            if text == "mq-deadline":
+                write(queue / "iosched/read_expire", "500\n")
+            return write(self, f"none [{text}]\n" if text != "none" else "[none] mq-deadline\n")
+        return write(self, text)
+    monkeypatch.setattr(Path, "write_text", kernel)
+    return queue
+
+
+def killed(queue: Path, **sides: str) -> None:
+    """A run that SIGKILL ended in a turn of B."""
+    b = {str(queue / name): text for name, text in sides.items()}
+    with field.kept(field.Machine(), {"A": {}, "B": b}):
+        for file, text in b.items():
+            Path(file).write_text(text)
+        record = Path(left.RECORD).read_text()
+        values = {p: p.read_text() for p in queue.rglob("*") if p.is_file()}
+    assert not Path(left.RECORD).exists()
+    for path in queue.rglob("*"):
+        if path.is_file() and path not in values:
+            path.unlink()
+    for path, text in values.items():
+        path.write_bytes(text.encode())
+    Path(left.RECORD).write_text(record)
+
+
+def test_what_a_killed_run_had_set_is_put_back(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SIGKILL in a turn of B left B's settings for good, and as A of the next run."""
-    depth = tmp_path / "nr_requests"
-    depth.write_text("64\n")
-    monkeypatch.setattr(field, "SETTING", re.compile(re.escape(str(tmp_path)) + "/[a-z_]+"))
-    machine, record = field.Machine(), Path(field.RECORD)
-    with field.kept(machine, [str(depth)]):
-        assert json.loads(record.read_text()) == {str(depth): "64"}
-        killed = record.read_text()
-    assert not record.exists()
-    record.write_text(killed)
-    depth.write_text("8\n")
-    with field.kept(machine, []):
-        assert depth.read_text() == "64"
-    assert f"killed wb field had set: {depth}=64" in capsys.readouterr().err
-    assert not record.exists()
-    for bad in ("{", '{"/etc/passwd": "x"}', '{"/proc/sys/vm/dirty_../../x": "1"}', "[1]"):
-        record.write_text(bad)
-        with pytest.raises(WbError, match="damaged"), field.kept(machine, []):
-            pass
+    killed(queue, scheduler="none", nr_requests="8")
+    assert not (queue / "iosched/read_expire").exists()
+    left.restore_left(field.Machine())
+    assert field.Machine().choice(str(queue / "scheduler")) == "mq-deadline"
+    assert [(queue / n).read_text().strip() for n in ("nr_requests", "iosched/read_expire")] == ["64", "50"]
+    assert "put back what a killed wb field had set" in capsys.readouterr().err
+    assert not Path(left.RECORD).exists()
+    for bad in ("{", '{"before": {"/etc/passwd": "x"}}', "[1]",
+                '{"before": {"/etc/passwd": "x"}, "set": {}, "disks": {}}'):
+        Path(left.RECORD).write_text(bad)
+        with pytest.raises(WbError, match="damaged"):
+            left.restore_left(field.Machine())
 
 
-def test_one_run_at_a_time_changes_settings(tmp_path: Path) -> None:
+def test_what_was_set_after_the_kill_stays(queue: Path, monkeypatch: pytest.MonkeyPatch,
+                                           capsys: pytest.CaptureFixture[str]) -> None:
+    killed(queue, nr_requests="8")
+    (queue / "nr_requests").write_text("77\n")
+    left.restore_left(field.Machine())
+    assert (queue / "nr_requests").read_text() == "77\n"
+    assert "left as it is, since it was changed after that" in capsys.readouterr().err
+    killed(queue, nr_requests="8")
+    monkeypatch.setattr(left, "_BOOT", str(queue / "scheduler"))  # another boot
+    left.restore_left(field.Machine())
+    assert (queue / "nr_requests").read_text() == "8"
+    assert not Path(left.RECORD).exists()
+
+
+def test_who_is_not_root_is_told(queue: Path, monkeypatch: pytest.MonkeyPatch,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    killed(queue, nr_requests="8")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    left.restore_left(field.Machine())
+    assert "of root runs, or was killed" in capsys.readouterr().err
+    assert (queue / "nr_requests").read_text() == "8"
+
+
+@pytest.mark.parametrize(("before", "side"), [(("0", "0"), ("5", "0")), (("0", "0"), ("0", "9000")),
+                                              (("10", "0"), ("0", "9000")), (("0", "9000"), ("5", "0"))])
+def test_a_ratio_of_0_comes_back(before: tuple[str, str], side: tuple[str, str], tmp_path: Path,
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """vm.dirty_background_ratio=0 is a setting; it was never put back."""
+    ratio, size = tmp_path / "dirty_background_ratio", tmp_path / "dirty_background_bytes"
+    write = Path.write_text
+
+    def kernel(self: Path, text: str) -> int:
+        if self.read_text() != text:
+            write(size if self == ratio else ratio, "0")
+        return write(self, text)
+    ratio.write_text(side[0])
+    size.write_text(side[1])
+    monkeypatch.setattr(Path, "write_text", kernel)
+    assert left.restore(field.Machine(), {str(size): before[1], str(ratio): before[0]}) == []
+    assert (ratio.read_text(), size.read_text()) == before
+
+
+def test_one_run_at_a_time_changes_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each took what the other had set for what was there before."""
-    depth = tmp_path / "nr_requests"
-    depth.write_text("64\n")
-    with field.kept(field.Machine(), [str(depth)]):
-        with pytest.raises(WbError, match="another wb changes settings"), field.kept(field.Machine(), [str(depth)]):
-            pass
-        with pytest.raises(WbError, match="another wb changes settings"), field.kept(field.Machine(), []):
-            pass
-    with field.kept(field.Machine(), [str(depth)]) as before:
-        assert before == {str(depth): "64"}
+    with field.alone(Path(field.LOCK)):
+        assert main(["field", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "another wb changes settings" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("turns", [1, 5])
-def test_ctrl_c_keeps_the_turns_that_are_finished(turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                  capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("turns", "error", "code", "why"), [
+    (1, KeyboardInterrupt(), 130, "interrupted"), (5, KeyboardInterrupt(), 130, "interrupted"),
+    (5, WbError("64 MiB were not written in 9 s"), 1, "64 MiB were not written in 9 s"),
+    (5, OSError(28, "No space left on device"), 1, "No space left on device")])
+def test_turns_that_are_finished_are_kept(turns: int, error: BaseException, code: int, why: str, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
     depth = tmp_path / "nr_requests"
     depth.write_text("64\n")
     ran: list[int] = []
@@ -131,7 +203,7 @@ def test_ctrl_c_keeps_the_turns_that_are_finished(turns: int, tmp_path: Path, mo
     def run(_seconds: float) -> dict[str, float]:
         ran.append(int(depth.read_text()))
         if len(ran) > turns + 1:  # the one that fills caches
-            raise KeyboardInterrupt
+            raise error
         return {"drain_s": float(len(ran))}
     facts = one()["facts"]
     monkeypatch.setattr(field, "fitting_mib", lambda *_: 16)
@@ -140,16 +212,18 @@ def test_ctrl_c_keeps_the_turns_that_are_finished(turns: int, tmp_path: Path, mo
     monkeypatch.setattr(field, "describe", lambda *_: facts)
     monkeypatch.setattr(tune_facts, "read", lambda *_: None)
     out = tmp_path / "out"
-    assert main(["field", str(tmp_path), "--b", "x=8", "--repeats", "3", "--out", str(out)]) == 130
+    assert main(["field", str(tmp_path), "--b", "x=8", "--repeats", "3", "--out", str(out)]) == code
     assert depth.read_text() == "64"
+    assert not Path(left.RECORD).exists()
     if turns == 1:  # none of B
         assert "interrupted: settings are as before" in capsys.readouterr().err
         assert not out.exists()
         return
     found = json.loads((out / "field.json").read_text())
     assert [t["side"] for t in found["turns"]] == ["A", "B", "B", "A", "A"]
-    assert found["conclusion"].startswith("Interrupted after 5 of 6 turns: too few turns")
-    assert "Interrupted after 5 of 6 turns" in (out / "field.html").read_text()
+    assert found["conclusion"].startswith("Ended after 5 of 6 turns (")
+    assert why in found["conclusion"]
+    assert "Ended after 5 of 6 turns" in (out / "field.html").read_text()
     assert field.load(out / "field.json")
 
 
@@ -167,7 +241,7 @@ def test_what_is_so_already_is_not_written(tmp_path: Path, monkeypatch: pytest.M
         written.append(f"{self.name}={text}")
         return write(self, f"none [{text}]" if self.name == "scheduler" else text)
 
-    with field.kept(field.Machine(), [str(queue / "scheduler")]):
+    with field.kept(field.Machine(), {"B": {str(queue / "scheduler"): "none"}}):
         (queue / "scheduler").write_text("[none] bfq\n")
         (queue / "nr_requests").write_text("32\n")
         (queue / "async_depth").write_text("32\n")
@@ -187,12 +261,13 @@ def test_a_share_of_the_dirty_limit_comes_back_as_that(share: str, exact: bool, 
                         **({"dirty_throttled_usec": "0"} if exact else {})}.items():
         (bdi / name).write_text(f"{value}\n")
     written: list[str] = []
-    with field.kept(field.Machine(), [str(bdi / "max_bytes"), str(bdi / "strict_limit")]) as before:
+    with field.kept(field.Machine(), {"B": {str(bdi / "max_bytes"): "20000000",
+                                           str(bdi / "strict_limit"): "0"}}) as before:
         # As the dirty limit moves, so do the bytes of a share that nobody has changed.
         if not exact:
             (bdi / "max_bytes").write_text("49000000\n")
         monkeypatch.setattr(Path, "write_text", lambda self, text: written.append(f"{self.name}={text}") or 0)
-        field.restore(before)
+        left.restore(field.Machine(), before)
         assert written == []
         monkeypatch.undo()
         for name, value in {"max_bytes": "20000000", "max_ratio_fine": "5000"}.items():
@@ -217,7 +292,7 @@ def test_a_turn_under_settings_of_the_other_side_is_none(tmp_path: Path, monkeyp
     monkeypatch.setattr(field, "Load", lambda *_: SimpleNamespace(
         run=lambda _s: turns.append(int(depth.read_text())) or {"drain_s": 1.0}))
     args = SimpleNamespace(repeats=2, max_seconds=1.0, max_mib=16)
-    with pytest.raises(WbError, match=r"nr_requests=64 cannot be put back"):
+    with pytest.raises(WbError, match=r"could not be put back: .*/nr_requests=64; .*field\.json has them"):
         list(field.measure(tmp_path, field.Machine(), {"A": {}, "B": {str(depth): "8"}}, args))  # type: ignore[arg-type]
     assert turns == [64, 64, 8]  # the one that fills caches, A, B
 

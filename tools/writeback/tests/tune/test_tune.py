@@ -20,7 +20,7 @@ from wbtop.errors import WbError
 from wbtop.proc import LOCK, alone
 from wbtop.tune import command as tune_command
 from wbtop.tune import facts as tune_facts
-from wbtop.tune import profiles, rules
+from wbtop.tune import left, profiles, rules
 from wbtop.tune.apply import BACKUP
 from wbtop.tune.measure import Measured
 
@@ -165,13 +165,19 @@ def test_save(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.Capture
 def test_a_full_disk_leaves_what_was_saved_before(fake: FakeMachine, tmp_path: Path, m: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """The old measurement was truncated, and nothing was recommended."""
-    def full(_fd: int) -> None:
-        raise OSError(28, "No space left on device")
+    synced: list[int] = []
+
+    def full(fd: int) -> None:
+        if not synced:
+            synced.append(fd)
+            raise OSError(28, "No space left on device")
     copy = tmp_path / "copy.json"
     copy.write_text("old")
     monkeypatch.setattr("os.fsync", full)
+    copy.chmod(0o600)
     assert tune(fake, tmp_path, m, "--save", str(copy)) == 1
     assert copy.read_text() == "old"
+    assert copy.stat().st_mode & 0o777 == 0o600
     assert {p.name for p in tmp_path.iterdir()} == {"copy.json", "m.json", "machine"}
 
 
@@ -191,6 +197,34 @@ def test_two_do_not_apply_at_once(fake: FakeMachine, tmp_path: Path, m: Path,
         assert main(["tune", "--undo", "--root", str(fake.root)]) == 1
     assert capsys.readouterr().err.count("another wb changes settings") == 2
     assert not (fake.root / BACKUP.lstrip("/")).exists()
+
+
+def test_what_a_killed_field_has_set_is_not_what_was_there(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """--undo brought B's settings back, and said that every value is as it was."""
+    fake.queue(scheduler="none")
+    file = "/sys/block/sda/queue/max_sectors_kb"
+    before = fake.read("/sys/devices/sda/queue/max_sectors_kb").strip()
+    record = {"boot_id": None, "before": {file: before}, "set": {file: ["512"]}, "disks": {}}
+    fake.write(left.RECORD, json.dumps(record))
+    fake.queue(max_sectors_kb="512")
+    assert tune(fake, tmp_path, m, "--apply") == 0
+    assert main(["tune", "--undo", "--root", str(fake.root)]) == 0
+    assert fake.read("/sys/devices/sda/queue/max_sectors_kb").strip() == before
+    assert not fake.machine.exists(left.RECORD)
+
+
+def test_save_follows_nobody_and_leaves_nothing(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
+    """A predictable temporary file in /tmp may be somebody's link to a file of root's."""
+    victim, copy = tmp_path / "victim", tmp_path / "copy.json"
+    victim.write_text("mine")
+    (tmp_path / ".copy.json.new").symlink_to(victim)
+    assert tune(fake, tmp_path, m, "--save", str(copy)) == 0
+    assert victim.read_text() == "mine"
+    assert json.loads(copy.read_text())
+    assert tune(fake, tmp_path, m, "--goal", "unplug", "--hold-seconds", "1", "--save", str(tmp_path / "no/x")) == 2
+    m.write_text("{}")
+    assert tune(fake, tmp_path, m, "--save", str(tmp_path / "new.json")) == 2
+    assert not (tmp_path / "new.json").exists()
 
 
 def test_undo_as_json(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:

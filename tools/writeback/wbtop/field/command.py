@@ -11,7 +11,7 @@ import os
 import re
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, uninterrupted
 from wbtop.stats import median, number, table
 from wbtop.tune import facts as tune_facts
-from wbtop.tune.apply import SETTING, replace
+from wbtop.tune import left
 from wbtop.tune.facts import Facts
 from wbtop.tune.measure import remove_stale, scratch, size_mib
 from wbtop.watch import sample as samples
@@ -30,8 +30,6 @@ from . import page
 from .load import Load, fitting_mib
 
 FORMAT = 1
-# The settings as they were, while a run changes them: a killed one cannot put them back.
-RECORD = "/run/calm-writeback-field.json"
 KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|queue\.(?:iosched\.)?[a-z_]+|bdi\.[a-z_]+")
 EXAMPLES = """\
 examples:
@@ -97,18 +95,14 @@ def settings(text: str, facts: Facts) -> dict[str, str]:
     return found
 
 
-def _value(machine: Machine, file: str) -> str:
-    return machine.choice(file) or ""
-
-
 def _write(file: str, value: str) -> None:
     """Set it; WbError when the kernel refuses, or takes it and does nothing, or something else."""
-    before = _value(Machine(), file)
+    before = left.value(Machine(), file)
     try:
         Path(file).write_text(value)
     except OSError as exc:
         raise WbError(f"{file} does not take {value}: {exc.strerror}") from exc
-    now = _value(Machine(), file)
+    now = left.value(Machine(), file)
     if now != value and (now == before or file.endswith("/scheduler") or file.startswith("/proc/")):
         raise WbError(f"{file} does not take {value}: it reads {now} after {before}")
 
@@ -120,52 +114,34 @@ def _set(side: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
-    """The values of ``files`` now, and of what they reset, written back at the end, also on Ctrl-C.
+def kept(machine: Machine, sides: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, str]]:
+    """The values of what ``sides`` set, and of what that resets, written back at the end, also on Ctrl-C.
 
-    Before that, what a killed run has left. WbError while another wb changes settings.
+    WbError if that does not work.
     """
-    with alone(machine.path(LOCK)):
-        _restore_left(machine)
-        if files:
-            with _kept(machine, files) as before:
-                yield before
-            return
-    yield {}
-
-
-def _restore_left(machine: Machine) -> None:
-    text = machine.text(RECORD)
-    if text is None:
+    files = sorted({f for s in sides.values() for f in s})
+    if not files:
+        yield {}
         return
-    try:
-        left = {str(f): str(v) for f, v in dict(json.loads(text)).items()}
-        if not all(SETTING.fullmatch(f) and ".." not in f for f in left):
-            raise ValueError
-    except (ValueError, TypeError, RecursionError) as exc:
-        raise WbError(f"{RECORD}: damaged: put back by hand what a killed wb field has set, and remove it") from exc
-    if failed := restore({f: v for f, v in left.items() if machine.exists(f)}):
-        raise WbError(f"a wb field that runs or was killed has set something; not put back: {', '.join(failed)}: wait "
-                      f"for its end, run as root, or remove {RECORD}")
-    say("  put back what a killed wb field had set: " + ", ".join(f"{f}={v}" for f, v in left.items()))
-    machine.path(RECORD).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _kept(machine: Machine, files: list[str]) -> Iterator[dict[str, str]]:
     more = {p for f in files for p in _partners(machine, f)}
     kept_as = [_kept_as(machine, f) for f in files]
-    before = {f: v for f in dict.fromkeys([*kept_as, *sorted(more)]) if (v := _value(machine, f)) != ""}
-    try:
-        replace(machine.path(RECORD), json.dumps(before, indent=1) + "\n")
-    except OSError as exc:
-        raise WbError(f"{RECORD}: {exc.strerror}: nothing was changed") from exc
+    before = {f: v for f in dict.fromkeys([*kept_as, *sorted(more)]) if (v := left.value(machine, f)) != ""}
+    left.record(machine, before, sides)
     try:
         yield before
     finally:
-        with uninterrupted():
-            if not restore(before):
-                machine.path(RECORD).unlink(missing_ok=True)
+        try:
+            _put_back(machine, before)
+        except KeyboardInterrupt:  # before it began
+            _put_back(machine, before)
+            raise
+
+
+def _put_back(machine: Machine, before: Mapping[str, str]) -> None:
+    with uninterrupted():
+        if failed := left.restore(machine, before):
+            raise WbError(f"settings could not be put back: {', '.join(failed)}; {left.RECORD} has them")
+        left.forget(machine)
 
 
 def _kept_as(machine: Machine, file: str) -> str:
@@ -189,26 +165,6 @@ def _partners(machine: Machine, file: str) -> list[str]:
         return [match[1] + ("ratio" if match[2] == "bytes" else "bytes")]
     queue, _, name = file.rpartition("/")
     return [f"{queue}/wbt_lat_usec", *tune_facts.reset_by_scheduler(machine, queue)] if name == "scheduler" else []
-
-
-def restore(before: dict[str, str]) -> list[str]:
-    """Write ``before``: the scheduler first, then nr_requests, as they reset others; of bytes and ratio what is not 0.
-
-    What is so already is not written: a 0 that bfq shows for wbt_lat_usec is a default, written it is a decision.
-    """
-    failed = []
-    for file in sorted(before, key=lambda f: (not f.endswith("/scheduler"), not f.endswith("/nr_requests"), f)):
-        if before[file] == "0" and re.search(r"/dirty_(background_)?(bytes|ratio)$", file):
-            continue
-        if _value(Machine(), file) == before[file]:
-            continue
-        try:
-            Path(file).write_text(before[file])
-        except OSError:
-            failed.append(f"{file}={before[file]}")
-    if failed:
-        say(f"wb field: not put back: {', '.join(failed)}")
-    return failed
 
 
 # ---- what the machine is -------------------------------------------------------------------------
@@ -263,16 +219,15 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
     space = os.statvfs(directory)
     turns = _turns(args.repeats, "B" in sides)
     each = args.max_seconds / (len(turns) + 1)
-    files = sorted({f for s in sides.values() for f in s})
-    with kept(machine, files) as before, scratch(directory) as place:
+    with kept(machine, sides) as before, scratch(directory) as place:
         for side in sides.values():  # that one is refused is known before anything is measured
             _set(side)
-            restore(before)
+            left.restore(machine, before)
         mib = fitting_mib(place, size_mib(args.max_mib, space.f_bavail * space.f_frsize), each / 4)
         load = Load(place, mib)
         load.run(each)  # the first one fills caches and estimates; it does not count
         for n, side in enumerate(turns, 1):
-            if failed := restore(before):
+            if failed := left.restore(machine, before):
                 raise WbError(f"{failed[0]} cannot be put back, so that no turn would be one of {side}")
             _set(sides[side])
             stalled = dict(samples._pressure(machine)).get("cpu", {}).get("some", 0)
@@ -420,13 +375,17 @@ def run(args: argparse.Namespace) -> int:
     with _place(args.out) as out:
         found = found or _measured(args)
         text = json.dumps(found, indent=1) + "\n"
-        # Before the files, as the disk may be full; and the files also for a reader that has gone (| head).
-        try:
-            print(text if args.json else render(found), flush=True)
-        finally:
-            _write_files(out, {"field.json": text, "field.html": page.page(found, left_out(found["turns"]))})
+        with uninterrupted():  # a second Ctrl-C shall not lose what the first one has left
+            # Before the files, as the disk may be full; and the files also for a reader that has gone (| head).
+            try:
+                print(text if args.json else render(found), flush=True)
+            finally:
+                _write_files(out, {"field.json": text, "field.html": page.page(found, left_out(found["turns"]))})
     say(f"  {out}/field.html and {out}/field.json")
-    return 130 if found.get("interrupted") else 0
+    why = found.get("ended")
+    if why and why != "interrupted":
+        raise WbError(f"{why}; the turns before that are kept")
+    return 130 if why else 0
 
 
 def _write_files(out: Path, files: dict[str, str]) -> None:
@@ -442,22 +401,32 @@ def _write_files(out: Path, files: dict[str, str]) -> None:
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
-    facts = tune_facts.read(machine, str(directory))
-    sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
-    described = describe(machine, facts, args.anonymize)
-    rows: list[dict[str, Any]] = []
-    mib = 0
-    cut = ""
-    try:
-        with contextlib.closing(measure(directory, machine, sides, args)) as turns:
-            for row, size in turns:
-                rows.append(row)
-                mib = size
-    except KeyboardInterrupt:
-        if {r["side"] for r in rows} != sides.keys():
-            raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
-        cut = f"Interrupted after {len(rows)} of {args.repeats * len(sides)} turns: "
-        say("  interrupted: settings are as before; this is of the turns that are finished")
+    with alone(machine.path(LOCK)):
+        left.restore_left(machine)
+        facts = tune_facts.read(machine, str(directory))
+        sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
+        described = describe(machine, facts, args.anonymize)
+        rows: list[dict[str, Any]] = []
+        mib = 0
+        ended: BaseException | None = None
+        try:
+            with contextlib.closing(measure(directory, machine, sides, args)) as turns:
+                for row, size in turns:
+                    rows.append(row)
+                    mib = size
+        except (KeyboardInterrupt, WbError, OSError) as exc:
+            if {r["side"] for r in rows} != sides.keys():
+                if isinstance(exc, KeyboardInterrupt):
+                    raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
+                raise
+            ended = exc
     labels = {s: (args.a if s == "A" else args.b) or "as it was" for s in sides}
-    return {**(found := result(described, labels, rows, mib)), "interrupted": bool(cut),
-            "conclusion": cut + found["conclusion"]}
+    with uninterrupted():
+        found = result(described, labels, rows, mib)
+    if ended is not None:
+        why = "interrupted" if isinstance(ended, KeyboardInterrupt) else \
+            f"{ended.strerror}" if isinstance(ended, OSError) and ended.strerror else str(ended)
+        found["ended"] = why
+        found["conclusion"] = f"Ended after {len(rows)} of {args.repeats * len(sides)} turns ({why}): " \
+            + found["conclusion"]
+    return found

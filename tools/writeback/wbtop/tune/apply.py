@@ -19,6 +19,7 @@ from typing import Any
 
 from wbtop.errors import WbError
 from wbtop.machine import Machine
+from wbtop.proc import uninterrupted
 
 from .facts import VM, Bdi, Facts, identity_of, reset_by_scheduler
 from .persist import sysctl_text, udev_text
@@ -71,28 +72,38 @@ def load_backup(machine: Machine) -> Backup | None:
     return backup
 
 
-def _disk_in(file: str) -> str:
+def disk_in(file: str) -> str:
     """The disk in a file's path: its name, or for a bdi its number; empty for vm.*."""
     match = re.match(r"/sys/(?:block|class/bdi)/([^/]+)/", file)
     return match[1] if match else ""
+
+
+def identity_in(machine: Machine, name: str) -> tuple[str, str] | None:
+    """What stays with the disk that has this name or number now."""
+    return identity_of(machine, name if ":" in name else machine.text(f"/sys/block/{name}/dev") or "")
 
 
 def _check_disks(machine: Machine, backup: Backup) -> None:
     """WbError when a name in ``backup`` is that of another disk now; one that is gone is no problem."""
     for name, known in backup.disks.items():
         if machine.exists(f"/sys/{'class/bdi' if ':' in name else 'block'}/{name}"):
-            now = identity_of(machine, name if ":" in name else machine.text(f"/sys/block/{name}/dev") or "")
+            now = identity_in(machine, name)
             if now != known:
                 raise WbError(f"{name} was the disk with {'='.join(known)} and has {'='.join(now) if now else 'none'} "
                               f"now: nothing was changed; {BACKUP} has its values, to restore them by hand")
 
 
-def replace(path: Path, text: str) -> None:
-    """Write ``text`` so that after a crash either the old or the new file is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def replace(path: Path, text: str, *, parents: bool = True) -> None:
+    """Write ``text`` so that after a crash either the old or the new file is there.
+
+    parents: make directories that are missing.
+    """
+    if parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}.new")
     try:
-        with temp.open("w") as f:
+        temp.unlink(missing_ok=True)  # of a run that was killed
+        with temp.open("x") as f:
             f.write(text)
             f.flush()
             os.fsync(f.fileno())
@@ -125,7 +136,8 @@ def _before(machine: Machine, advice: Advice, bdi: Bdi | None) -> tuple[str, str
     if name == "max_bytes" and bdi is not None and bdi.max_ratio_fine is not None \
             and not (bdi.exact_bytes and bdi.max_ratio_fine < 1_000_000):
         # Kept as a share in parts per million, of which the bytes are only a view.
-        return bdi.file("max_ratio_fine"), str(bdi.max_ratio_fine)
+        share = machine.number(bdi.file("max_ratio_fine"))
+        return bdi.file("max_ratio_fine"), str(bdi.max_ratio_fine if share is None else share)
     value = machine.choice(advice.file) if name in ("scheduler", "wbt_policy") else machine.text(advice.file)
     if value is None:
         raise WbError(f"{advice.file}: cannot be read, so that it could not be restored: nothing was changed")
@@ -187,7 +199,7 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
             now.files[file] = _content(machine, file)
     backup.files = now.files | backup.files
     identities = {name: d.identity for d in facts.disks if d.identity for name in (d.name, d.dev)}
-    for name in map(_disk_in, (f for f, _ in now.values)):
+    for name in map(disk_in, (f for f, _ in now.values)):
         if name in identities:
             backup.disks.setdefault(name, identities[name])
     try:
@@ -208,10 +220,13 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in udev_text(facts, changes):
             done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
     except BaseException as exc:
-        problems = _put_back(machine, now)[1]
-        if not problems:
-            _keep(machine, old)
+        with uninterrupted():
+            problems = _put_back(machine, now)[1]
+            if not problems:
+                _keep(machine, old)
         why = "; not restored: " + ", ".join(problems) if problems else "; every value is as it was"
+        if isinstance(exc, KeyboardInterrupt):
+            raise WbError(f"interrupted{why}", 130) from None
         if isinstance(exc, OSError):
             raise WbError(f"{exc.filename}: {exc.strerror or exc}{why}") from exc
         raise
@@ -253,9 +268,10 @@ def undo(machine: Machine) -> tuple[list[str], list[str]]:
     if backup is None:
         raise WbError(f"no {BACKUP}: nothing was applied, or it was undone")
     _check_disks(machine, backup)
-    done, failed = _put_back(machine, backup)
-    if not failed:
-        _keep(machine, None)
+    with uninterrupted():
+        done, failed = _put_back(machine, backup)
+        if not failed:
+            _keep(machine, None)
     return done, failed
 
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, show
 from wbtop.stats import number
 
-from . import apply, persist, profiles, rules
+from . import apply, left, persist, profiles, rules
 from .facts import Facts, check_directory, read
 from .measure import MOST_ROUNDS, Measured, measure
 from .rules import GOALS, HOLD_S, Advice
@@ -128,28 +130,58 @@ def load_measured(path: Path, facts: Facts | None = None) -> Measured:
     return found
 
 
-def _check_save(path: Path) -> None:
-    """WbError (code 2) if ``path`` cannot be written; leaves it as it is."""
+@contextlib.contextmanager
+def _saver(path: str | None) -> Iterator[Callable[[str], str]]:
+    """Open ``path`` now, so that it is known to be writable; a new one that nothing was written to goes again.
+
+    Yields what writes a text there and returns what is wrong, which leaves what was there before. WbError (code 2)
+    if it cannot be opened.
+    """
+    if path is None:
+        yield lambda _text: ""
+        return
+    stream = path.startswith(("/dev/", "/proc/"))  # such as /dev/stdout, which may be a file with the advice
+    new = False
     try:
-        new = not path.exists()
-        path.open("ab").close()
-        if new:
-            path.unlink()
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_APPEND if stream else os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            new = not stream
+        except FileExistsError:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        known = os.fstat(fd)
     except OSError as exc:
         raise WbError(f"--save {path}: {exc.strerror}", 2) from exc
 
-
-def _save(path: Path, measured: Measured, facts: Facts) -> str:
-    """Write the measurement; returns what is wrong, and leaves then what was there."""
-    text = json.dumps({**measured.to_json(), "disks": _disks(facts)}, indent=1) + "\n"
+    def write(text: str) -> str:
+        nonlocal new
+        with os.fdopen(os.dup(fd), "ab" if stream else "r+b", buffering=0) as f:
+            old = b"" if stream else f.read()
+            try:
+                _write_over(f, text.encode(), stream)
+            except OSError as exc:
+                with contextlib.suppress(OSError):
+                    _write_over(f, old, stream)
+                return f"--save {path}: {exc.strerror}"
+        new = False
+        return ""
     try:
-        if path.exists() and not path.is_file():  # /dev/stdout
-            path.write_text(text)
-        else:
-            apply.replace(path.resolve(), text)
-    except OSError as exc:
-        return f"--save {path}: {exc.strerror}"
-    return ""
+        yield write
+    finally:
+        with contextlib.suppress(OSError):
+            if new and os.path.samestat(os.lstat(path), known):
+                Path(path).unlink()
+        os.close(fd)
+
+
+def _write_over(f: io.FileIO, data: bytes, stream: bool) -> None:
+    """Over what is there, whose blocks are needed if it must come back."""
+    if not stream:
+        f.seek(0)
+    while data:
+        data = data[f.write(data) or 0:]
+    if not stream:
+        f.truncate()
+        os.fsync(f.fileno())
 
 
 def _disks(facts: Facts) -> list[str]:
@@ -229,6 +261,7 @@ def render(facts: Facts, measured: Measured, advice: list[Advice], goal: str) ->
 
 def _undo(machine: Machine, as_json: bool) -> int:
     with alone(machine.path(LOCK)):
+        left.restore_left(machine)
         done, failed = apply.undo(machine)
     if as_json:
         print(json.dumps({"restored": done, "failed": failed}, indent=1))
@@ -313,10 +346,16 @@ def run(args: argparse.Namespace) -> int:
         raise WbError("--apply and --tuned exclude each other: tuned would put back what --apply has set", 2)
     if args.tuned:
         check_tuned(machine, Path(args.tuned))
+    # What is there now is what --undo brings back: nobody else may change it from here on.
+    with alone(machine.path(LOCK)) if args.apply else contextlib.nullcontext(), _saver(args.save) as save:
+        if args.apply:
+            left.restore_left(machine)
+        return _tune(args, machine, save)
+
+
+def _tune(args: argparse.Namespace, machine: Machine, save: Callable[[str], str]) -> int:
     directory = check_directory(args.dir)
     facts = read(machine, str(directory), args.dev)
-    if args.save:
-        _check_save(Path(args.save))
     if args.measured:
         measured = load_measured(Path(args.measured), facts)
     else:
@@ -325,7 +364,7 @@ def run(args: argparse.Namespace) -> int:
                                say=lambda text: say(f"  {text}"))
         except KeyboardInterrupt:
             raise WbError("interrupted: nothing was changed, and what was written is removed", 130) from None
-    unsaved = _save(Path(args.save), measured, facts) if args.save else ""
+    unsaved = save(json.dumps({**measured.to_json(), "disks": _disks(facts)}, indent=1) + "\n")
     advice = rules.recommend(facts, measured, args.goal, args.hold_seconds)
     clash = profiles.conflicts(machine, [a.key for a in advice if a.value is not None])
     out: dict[str, Any] = {"goal": args.goal, "facts": facts.to_json(), "measured": measured.to_json(),
@@ -341,8 +380,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             show("\n" + text)
     if args.apply:
-        with alone(machine.path(LOCK)):
-            out["applied"] = apply.apply(machine, facts, advice)
+        out["applied"] = apply.apply(machine, facts, advice)
         if not args.json:
             print("\n" + "\n".join(f"  {line}" for line in out["applied"]))
             if any(a.value is not None for a in advice):
