@@ -12,8 +12,9 @@
 . "$WB_DIR/lib/fio.sh"
 
 # Of stress-ng 0.15.06, those that write or wait for writes.  --verify makes them
-# check what they read.
-readonly STRESSORS="aiol chattr copy-file dentry dir dirdeep dirmany dnotify dup eventfd fallocate fcntl
+# check what they read.  Not dir: a task of it reads until another ends it, and does
+# not give way where computing takes no time.
+readonly STRESSORS="aiol chattr copy-file dentry dirdeep dirmany dnotify dup eventfd fallocate fcntl
 	fiemap file-ioctl filename flock fpunch fstat getdent hdd inode-flags inotify io iomix io-uring
 	link lockf locka lockofd mknod open pipe pipeherd poll readahead rename seek sendfile
 	splice symlink sync-file tee touch utime vm-splice"
