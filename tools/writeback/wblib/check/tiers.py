@@ -188,6 +188,7 @@ def kselftest(seed: int) -> Iterator[Verdict]:
 
 # What says that the series does on mainline what it does on LTS: the reference rows, and what each set mends.
 MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency disk=sata", "wbt-kunit", "ext4-kunit",
+            "dirty-kunit",
             *(f"ext4-endio part={part}" for part in (
                 "nospace", "convert", "ioerror", "rewrite", "switch", "direct", "partial", "page", "quota", "trim")),
             "ext4-inline", "ext4-powercut", "dirty-limits", "dirty-time part=stick")
