@@ -15,6 +15,7 @@ from wbtop import ranksum
 from wbtop.cli import main, parser
 from wbtop.errors import WbError
 from wbtop.field import command as field
+from wbtop.tune import apply as tune_apply
 from wbtop.tune import facts as tune_facts
 from wbtop.tune import left, measure
 
@@ -93,7 +94,7 @@ def _queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {"scheduler": "none [mq-deadline]", "nr_requests": "64", "wbt_lat_usec": "2000",
                        "iosched/read_expire": "50"}.items():
         (queue / name).write_text(f"{text}\n")
-    monkeypatch.setattr(left, "SETTING", re.compile(re.escape(str(tmp_path)) + "/[a-z_/]+"))
+    monkeypatch.setattr(tune_apply, "SETTING", re.compile(re.escape(str(tmp_path)) + "/[a-z_/]+"))
     write = Path.write_text
 
     def kernel(self: Path, text: str) -> int:

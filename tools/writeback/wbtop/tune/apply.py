@@ -62,7 +62,7 @@ def load_backup(machine: Machine) -> Backup | None:
         data = json.loads(text)
         backup = Backup([(str(f), str(v)) for f, v in data["values"]], dict(data["files"]),
                         {str(name): (str(k), str(v)) for name, (k, v) in dict(data.get("disks", {})).items()})
-        good = data["version"] == VERSION and all(SETTING.fullmatch(f) and ".." not in f for f, _ in backup.values) \
+        good = data["version"] == VERSION and all(is_setting(f) for f, _ in backup.values) \
             and backup.files.keys() <= {SYSCTL_FILE, UDEV_FILE} \
             and all(c is None or isinstance(c, str) for c in backup.files.values())
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
@@ -70,6 +70,11 @@ def load_backup(machine: Machine) -> Backup | None:
     if not good:
         raise WbError(f"{BACKUP}: not a backup of this wb: restore the values by hand, then remove it")
     return backup
+
+
+def is_setting(file: str) -> bool:
+    """Whether ``file`` is one that a value may be written back to."""
+    return SETTING.fullmatch(file) is not None and ".." not in file
 
 
 def disk_in(file: str) -> str:
@@ -149,7 +154,7 @@ def _reset_by(machine: Machine, advice: Advice) -> list[tuple[str, str]]:
     if not advice.file.endswith("/queue/scheduler"):
         return []
     files = reset_by_scheduler(machine, advice.file.rsplit("/", 1)[0])
-    return [(f, value.strip()) for f in files if SETTING.fullmatch(f) and (value := machine.text(f))]
+    return [(f, value.strip()) for f in files if is_setting(f) and (value := machine.text(f))]
 
 
 def _restore(machine: Machine, file: str, value: str) -> None:

@@ -14,7 +14,7 @@ from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import say
 
-from .apply import SETTING, identity_in, replace
+from .apply import disk_in, identity_in, is_setting, replace
 
 # Gone after a reboot, as the settings are.
 RECORD = "/run/calm-writeback-field.json"
@@ -56,7 +56,7 @@ def restore(machine: Machine, before: Mapping[str, str]) -> list[str]:
 def record(machine: Machine, before: Mapping[str, str], sides: Mapping[str, Mapping[str, str]]) -> None:
     """Keep ``before``, what the settings of ``sides`` replace; WbError when it cannot be kept."""
     values = {f: sorted({s[f] for s in sides.values() if f in s}) for s in sides.values() for f in s}
-    disks = {name: identity for f in before if (name := name_in(f)) and (identity := identity_in(machine, name))}
+    disks = {name: identity for f in before if (name := disk_in(f)) and (identity := identity_in(machine, name))}
     text = json.dumps({"boot_id": machine.text(_BOOT), "before": dict(before), "set": values, "disks": disks}, indent=1)
     try:
         replace(machine.path(RECORD), text + "\n", parents=False)
@@ -64,27 +64,20 @@ def record(machine: Machine, before: Mapping[str, str], sides: Mapping[str, Mapp
         raise WbError(f"{RECORD}: {exc.strerror}: nothing was changed") from exc
 
 
-def name_in(file: str) -> str:
-    """The disk in a file's path: its name, or for a bdi its number; empty for vm.*."""
-    match = re.match(r"/sys/(?:block|class/bdi)/([^/]+)/", file)
-    return match[1] if match else ""
-
-
 def forget(machine: Machine) -> None:
     """Everything is as it was."""
     machine.path(RECORD).unlink(missing_ok=True)
 
 
-def _load(machine: Machine, text: str) -> dict[str, Any]:
+def _load(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
         before, ours = dict(found["before"]), dict(found["set"])
-        good = all(SETTING.fullmatch(f) and ".." not in f and isinstance(v, str) for f, v in before.items()) \
-            and all(isinstance(v, list) for v in ours.values()) and isinstance(found["disks"], dict)
+        if not (all(is_setting(f) and isinstance(v, str) for f, v in before.items())
+                and all(isinstance(v, list) for v in ours.values()) and isinstance(found["disks"], dict)):
+            raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         raise WbError(f"{RECORD}: damaged: put back by hand what a killed wb field has set, and remove it") from exc
-    if not good:
-        raise WbError(f"{RECORD}: damaged: put back by hand what a killed wb field has set, and remove it")
     return found
 
 
@@ -99,7 +92,7 @@ def restore_left(machine: Machine) -> None:
     if os.geteuid() and machine.root.samefile("/"):
         say(f"  {RECORD} is there: a wb field of root runs, or was killed, and its settings may be in force")
         return
-    found = _load(machine, text)
+    found = _load(text)
     if found.get("boot_id") != machine.text(_BOOT):
         forget(machine)
         return
@@ -108,7 +101,7 @@ def restore_left(machine: Machine) -> None:
     foreign = {f for f, ours in found["set"].items() if f in before and value(machine, f) not in [*ours, before[f]]}
     # What a scheduler resets is somebody else's where the scheduler is.
     queues = {f.rpartition("/")[0] for f in foreign if f.endswith("/scheduler")}
-    mine = {f: v for f, v in before.items() if name_in(f) not in gone and f not in foreign
+    mine = {f: v for f, v in before.items() if disk_in(f) not in gone and f not in foreign
             and not any(f.startswith(f"{q}/") for q in queues)}
     schedulers = {f: v for f, v in mine.items() if f.endswith("/scheduler") and machine.exists(f)}
     failed = restore(machine, schedulers)
