@@ -14,10 +14,9 @@
 # Of stress-ng 0.15.06, those that write or wait for writes.  --verify makes them
 # check what they read.  Not dir: a task of it reads until another ends it, and does
 # not give way where computing takes no time.
-readonly STRESSORS="aiol chattr copy-file dentry dirdeep dirmany dnotify dup eventfd fallocate fcntl
-	fiemap file-ioctl filename flock fpunch fstat getdent hdd inode-flags inotify io iomix io-uring
-	link lockf locka lockofd mknod open pipe pipeherd poll readahead rename seek sendfile
-	splice symlink sync-file tee touch utime vm-splice"
+readonly STRESSORS="aiol chattr copy-file dentry dirdeep dirmany dnotify fallocate fcntl fiemap file-ioctl
+	filename flock fpunch fstat getdent hdd inode-flags inotify io iomix io-uring link lockf
+	locka lockofd mknod open readahead rename seek sendfile symlink sync-file touch utime"
 readonly QUICK="fallocate fiemap fpunch hdd io iomix sync-file"
 readonly LOADFILE=/usr/share/dbench/client.txt
 
