@@ -188,7 +188,7 @@ _STRESS = _cells(
     "faults-wait",
     "races runtime=60",
     "fuzz values=200",
-    "foreign stressors=all dbench-s=30",
+    "foreign stressors=all dbench-s=5",
 )
 _STRESS_SHORT = _cells(
     "powercut cuts=28",

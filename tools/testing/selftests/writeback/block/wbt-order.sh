@@ -7,6 +7,7 @@
 #	small	also if they are small, and so many as there is always room for
 #	scattered	or more, and the background writes single pages
 #	large	such a write passes a large one that is waited for, too, which goes on
+#	gone	what is let go after the last reader does not keep a scheduler from sending it
 #	direct	O_DIRECT writes are not held back, nor split
 #	swap	nor is swap held back
 #
@@ -32,6 +33,8 @@ readonly SMALL_TASKS=5 SMALL_KIB=32 SMALL_LIMIT=262144 SMALL_MS=600 SMALL_GAP_MS
 # By requests it is 0.1 MB/s, and 0.4 if each turn is one write; the number of writes
 # that are counted bounds it.
 readonly SCATTERED_TASKS=16 SCATTERED_MBPS=.7
+# 96 MiB may be held. The disk has 32 tags, and writes 1.25 MiB for each in 2.1 s.
+readonly GONE_MIB=320 GONE_HELD=80 GONE_KIB=64 GONE_MS=2300
 readonly DIRECT_MIB=4 SWAP_MIB=32 SWAP_MEMORY_MIB=16 SWAPPED_MIB=24
 # Swap waits for swap, as there are only so many requests for it (stock's max_depth):
 # a few background writes are issued in that time.
@@ -52,6 +55,8 @@ measures bytes_large_wait_max ms lower "longest time between the two"
 measures bytes_large_mbps MB/s higher "the large one beside tasks that fsync all the time"
 measures bytes_crowd_s s lower \
 	"fsync of 8 MiB beside 48 tasks that overwrite and sync 4 KiB, 4 MB/s; at most 11"
+measures bytes_gone_wait ms lower \
+	"write of 64 KiB with O_DIRECT through mq-deadline, just after nobody reads any more"
 measures bytes_background_mbps MB/s higher \
 	"background writes beside tasks that fsync all the time"
 measures bytes_sync_writes requests - "writes of these tasks"
@@ -63,6 +68,12 @@ measures bytes_small_syncs requests - "writes of these tasks"
 measures bytes_background_share percent - \
 	"share of the background beside the sync of a large file"
 case_parse "$@"
+
+# no_flusher() - it stays out of it: tasks write, and know what
+no_flusher() {
+	set_dirty background_ratio 50
+	set_dirty ratio 60
+}
 
 # ---- the backlog -----------------------------------------------------------
 
@@ -380,6 +391,45 @@ test_crowd() {
 	disk_teardown
 }
 
+# held_more(bytes)
+held_more() {
+	holds "$(bytes_get "$DISK_NAME" held_bytes) > $1"
+}
+
+# nobody_reads() - for the kernel, which waits for 5 s
+nobody_reads() {
+	[ "$(bytes_get "$DISK_NAME" active)" -eq 0 ]
+}
+
+# A scheduler sends in the order of sectors: what it has more of than the disk has tags
+# can go before a write for 5 s, as long as there is more.
+test_gone() {
+	local start end ms
+	fresh fifo xfs none ""
+	queue_set scheduler mq-deadline
+	lay_out idle 1
+	slow_down
+	set_dirty background_bytes "$MIB"
+	set_dirty bytes $((2 * GONE_MIB * MIB))
+	readers_start
+	start dd if=/dev/zero of="$MNT/gone" bs=1M count="$GONE_MIB" status=none
+	loop_until held_more $((GONE_HELD * MIB)) || die "too little is held back"
+	readers_stop
+	loop_until nobody_reads || die "somebody still reads"
+	check "gone: the backlog outlasts the readers" held_more $((GONE_HELD / 2 * MIB))
+	sleep .1
+	now_us start
+	dd if=/dev/zero of="$MNT/idle" bs="${GONE_KIB}k" count=1 oflag=direct conv=notrunc status=none
+	now_us end
+	ms=$(calc "($end - $start) / 1e3")
+	metric bytes_gone_wait "$ms"
+	check "gone: a write waits for what the disk has tags for" holds "$ms <= $GONE_MS"
+	wbdisk_set test link_mbps 1000
+	sync
+	disk_teardown
+	no_flusher
+}
+
 # ---- what is exempt --------------------------------------------------------
 
 test_direct() {
@@ -458,10 +508,8 @@ test_swap() {
 # ---- main ------------------------------------------------------------------
 
 bytes_begin wbt-order
-ktap_set_plan 26
-# The flusher stays out of it: tasks write, and know what.
-set_dirty background_ratio 50
-set_dirty ratio 60
+ktap_set_plan 28
+no_flusher
 set_dirty writeback_centisecs 0
 test_sync none
 test_sync mq-deadline
@@ -470,6 +518,7 @@ test_small
 test_scattered
 test_large
 test_crowd
+test_gone
 test_direct
 test_swap
 check_dmesg
