@@ -147,6 +147,20 @@ def test_bytes_count_where_the_disk_only_says_that_it_turns(fake: FakeMachine) -
     assert "queue.sda.rotational" not in advice(fake, "read-latency")
 
 
+@pytest.mark.parametrize("zoned", ["host-managed", "host-aware"])
+def test_a_zoned_disk_is_left_as_it_is(fake: FakeMachine, zoned: str) -> None:
+    """Before 6.10 only mq-deadline keeps the writes of a zone in order: it was "scheduler: mq-deadline -> none"."""
+    fake.queue(zoned=zoned, rotational="1", wbt_lat_usec="75000")
+    for policy in ("", "[requests] bytes"):
+        if policy:
+            fake.patched(policy)
+        found = {k: a for k, a in advice(fake, "read-latency").items() if k.startswith("queue.")}
+        assert {k.rsplit(".", 1)[1] for k in found} >= {"scheduler", "rotational", "max_sectors_kb"}
+        assert all(a.value is None and f"queue/zoned is {zoned}" in a.reason for a in found.values())
+    fake.queue(zoned="none")
+    assert advice(fake, "read-latency")["queue.sda.wbt_policy"].value == "bytes"
+
+
 def test_throughput(fake: FakeMachine) -> None:
     found = advice(fake, "throughput")
     # 5 s x 450 MB/s, capped at 1 GiB, is above the limit of 614 MiB

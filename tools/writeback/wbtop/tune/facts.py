@@ -36,6 +36,7 @@ class Disk:
     nr_requests: int | None
     wbt_lat_usec: int | None
     wbt_policy: str | None
+    zoned: str | None = None  # the kind of zones, such as host-managed; None: a disk without
 
     def queue(self, name: str) -> str:
         """Path of a queue attribute."""
@@ -109,6 +110,7 @@ def read_disk(machine: Machine, name: str) -> Disk:
         max_hw_sectors_kb=machine.number(f"{queue}/max_hw_sectors_kb"),
         nr_requests=machine.number(f"{queue}/nr_requests"),
         wbt_lat_usec=machine.number(f"{queue}/wbt_lat_usec"), wbt_policy=machine.choice(f"{queue}/wbt_policy"),
+        zoned=None if (zoned := machine.choice(f"{queue}/zoned")) == "none" else zoned,
     )
 
 

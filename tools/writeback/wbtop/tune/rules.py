@@ -188,8 +188,19 @@ def _queue(disk: Disk, name: str, current: object, value: object | None, reason:
 def _disk(case: Case, disk: Disk) -> list[Advice]:
     if case.goal == "unplug":
         return []  # the time to drain is the bdi's business
+    if disk.zoned is not None:
+        return _zoned(disk)
     found = [_scheduler(case, disk), *_wbt(case, disk), _max_sectors(case, disk)]
     return [a for a in found if a is not None]
+
+
+def _zoned(disk: Disk) -> list[Advice]:
+    """A zone takes its writes in order only: what is there stays."""
+    reason = f"queue/zoned is {disk.zoned}: writes have to reach a zone in order, which before 6.10 only mq-deadline " \
+        "sees to, and no setting was measured on such a disk"
+    now = {"scheduler": disk.scheduler, "rotational": int(disk.rotational), "wbt_policy": disk.wbt_policy,
+           "wbt_lat_usec": disk.wbt_lat_usec, "max_sectors_kb": disk.max_sectors_kb}
+    return [_queue(disk, name, value, None, reason) for name, value in now.items() if value is not None]
 
 
 def _scheduler(case: Case, disk: Disk) -> Advice | None:
