@@ -103,6 +103,30 @@ class FakeMachine:
         for name, value in values.items():
             self.write(f"/sys/class/bdi/{DEV}/{name}", f"{value}\n")
 
+    def virtual(self) -> None:
+        """The disk is a hypervisor's."""
+        self.write("/sys/devices/sda/device/model", "QEMU HARDDISK\n")
+
+    def disk(self, name: str, dev: str, **values: str) -> None:
+        """One more disk, of NVMe."""
+        for file, text in {"dev": dev, "removable": "0", "device/model": "NVMe", "queue/rotational": "0",
+                           "queue/scheduler": "[none] mq-deadline", "queue/max_sectors_kb": "1280",
+                           "queue/wbt_lat_usec": "2000", **values}.items():
+            self.write(f"/sys/devices/{name}/{file}", f"{text}\n")
+        for link, target in {f"sys/block/{name}": f"../devices/{name}",
+                             **({f"sys/dev/block/{dev}": f"../../devices/{name}"} if dev else {})}.items():
+            (self.root / link).symlink_to(target)
+
+    def stack(self, *lower: str) -> None:
+        """dm-0 over the nodes ``lower``; nvme0n1 is made for it."""
+        if "nvme0n1" in lower:
+            self.disk("nvme0n1", "259:0")
+        self.disk("dm-0", "253:0")
+        for node in lower:
+            link = self.root / f"sys/devices/dm-0/slaves/{node}"
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to("../../sda/sda1" if node == "sda1" else f"../../{node}")
+
     def patched(self, policy: str = "requests [bytes]") -> None:
         """A kernel with wbt_policy."""
         self.queue(wbt_policy=policy)

@@ -327,6 +327,7 @@ def test_without_serial_number(kernel: Kernel) -> None:
 
 
 def test_a_scheduler_that_changes_wbt_when_it_comes_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel.virtual()
     kernel.queue(rotational="1", wbt_lat_usec="75000")
     before = kernel.everything()
     apply(kernel, "read-latency")

@@ -40,12 +40,7 @@ def test_facts(fake: FakeMachine) -> None:
 
 
 def test_facts_of_a_stack(fake: FakeMachine) -> None:
-    fake.write("/sys/devices/dm-0/dev", "253:0\n")
-    fake.write("/sys/devices/dm-0/queue/rotational", "0\n")
-    (fake.root / "sys/block/dm-0").symlink_to("../devices/dm-0")
-    (fake.root / "sys/dev/block/253:0").symlink_to("../../devices/dm-0")
-    (fake.root / "sys/devices/dm-0/slaves").mkdir()
-    (fake.root / "sys/devices/dm-0/slaves/sda1").symlink_to("../../sda/sda1")
+    fake.stack("sda1")
     assert [d.name for d in tune_facts.read(fake.machine, "/srv", "253:0").disks] == ["sda"]
 
 
@@ -107,13 +102,35 @@ def test_patched_reads(fake: FakeMachine) -> None:
 
 def test_wbt_target(fake: FakeMachine) -> None:
     fake.queue(wbt_lat_usec="0")
-    assert advice(fake, "read-latency")["queue.sda.wbt_lat_usec"].value == "2000"
+    stock = advice(fake, "read-latency")["queue.sda.wbt_lat_usec"]
+    assert stock.value is None and "somebody has set" in stock.reason
     fake.patched()
     # Only the policy "requests" has a target.
     slow = measured(p99_us=3100.0)
-    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value == "2000"
+    found = advice(fake, "read-latency", slow)
+    assert found["queue.sda.wbt_lat_usec"].value == "2000"
+    assert found["queue.sda.wbt_lat_usec"].reason.startswith("for wbt_policy")
+    assert found["queue.sda.max_sectors_kb"].value is None
+    fake.queue(rotational="1")
+    assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value is None
+    fake.queue(rotational="0")
     fake.queue(wbt_lat_usec="10000")
     assert advice(fake, "read-latency", slow)["queue.sda.wbt_lat_usec"].value is None
+
+
+@pytest.mark.parametrize(("place", "line", "on"), [
+    ("", "8:0 enable=1 ctrl=user rpct=95.00", True), ("unified/", "8:0 enable=1 ctrl=auto", True),
+    ("", "8:0 enable=0 ctrl=user", False), ("", "8:00 enable=1\n18:0 enable=1", False)])
+def test_wbt_stays_off_where_io_cost_is_on(fake: FakeMachine, place: str, line: str, on: bool) -> None:
+    """io.cost with QoS has turned it off: both would limit the same writes."""
+    fake.patched("[requests] bytes")
+    fake.queue(wbt_lat_usec="0")
+    fake.write(f"/sys/fs/cgroup/{place}io.cost.qos", f"8:16 enable=1 ctrl=auto\n{line}\n")
+    found = advice(fake, "read-latency")
+    for name in ("wbt_lat_usec", "wbt_policy"):
+        assert (found[f"queue.sda.{name}"].value is None) is on
+        assert ("io.cost.qos has this disk" in found[f"queue.sda.{name}"].reason) is on
+    assert found["queue.sda.max_sectors_kb"].value == ("128" if on else None)
 
 
 def test_bytes_mean_nothing_where_the_disk_says_that_it_turns(fake: FakeMachine) -> None:
@@ -127,15 +144,51 @@ def test_rotation_is_believed_only_if_measured(fake: FakeMachine) -> None:
     fake.queue(rotational="1", wbt_lat_usec="75000")
     disk = advice(fake, "read-latency", measured(150.0, 8000.0, 22000.0))
     assert all(a.value is None for a in disk.values())
+    fake.virtual()
     virtual = advice(fake, "read-latency")
     assert virtual["queue.sda.wbt_lat_usec"].value == "2000"
     unknown = advice(fake, "read-latency", measured(p99_us=None))
     assert unknown["queue.sda.wbt_lat_usec"].value is None
 
 
+@pytest.mark.parametrize("policy", ["", "[requests] bytes"])
+def test_a_hard_disk_behind_a_cache_still_turns(fake: FakeMachine, policy: str) -> None:
+    """A RAID controller's cache answers in 0.1 ms: the disks behind it were set as SSDs."""
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    if policy:
+        fake.patched(policy)
+    found = {k: a for k, a in advice(fake, "read-latency").items() if k.startswith("queue.")}
+    assert found and all(a.value is None for a in found.values())
+    assert "reads may come from a cache" in found["queue.sda.scheduler"].reason
+    assert "cache" not in advice(fake, "read-latency", measured(150.0, 8000.0, 22000.0))["queue.sda.scheduler"].reason
+
+
+def test_two_disks_are_not_told_apart_by_their_reads(fake: FakeMachine) -> None:
+    """bcache: the reads are the SSD's, and the hard disk beside it was taken for one; virtual or not."""
+    fake.virtual()
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    fake.stack("sda1", "nvme0n1")
+    facts = tune_facts.read(fake.machine, "/srv", "253:0")
+    found = {a.key: a for a in rules.recommend(facts, measured(), "read-latency")}
+    assert all(a.value is None for k, a in found.items() if k.startswith("queue.sda."))
+    assert found["queue.nvme0n1.max_sectors_kb"].value == "128"
+
+
+@pytest.mark.parametrize(("name", "model", "place", "virtual"), [
+    ("vda", "", "", True), ("xvdb", "", "", True), ("sdb", "QEMU HARDDISK", "", True),
+    ("sdb", "VMware Virtual S", "", True), ("sdb", "Virtual disk", "", True),
+    ("sdb", "PersistentDisk", "virtio1/", True), ("sdb", "Other", "VMBUS:00/", True),
+    ("sdb", "PERC H730P", "", False), ("nvme0n1", "Virtuoso 2", "", False), ("vdo0", "", "", False)])
+def test_a_virtual_disk(fake: FakeMachine, name: str, model: str, place: str, virtual: bool) -> None:
+    fake.write(f"/sys/devices/{place}{name}/device/model", f"{model}\n")
+    (fake.root / f"sys/block/{name}").symlink_to(f"../devices/{place}{name}")
+    assert tune_facts.read_disk(fake.machine, name).virtual is virtual
+
+
 def test_bytes_count_where_the_disk_only_says_that_it_turns(fake: FakeMachine) -> None:
     """virtio-blk: tune had kept rotational=1 and with it a policy that did nothing."""
     fake.patched()
+    fake.virtual()
     fake.queue(rotational="1", wbt_lat_usec="75000")
     found = advice(fake, "read-latency")
     assert found["queue.sda.rotational"].value == "0"
@@ -157,7 +210,7 @@ def test_a_zoned_disk_is_left_as_it_is(fake: FakeMachine, zoned: str) -> None:
         found = {k: a for k, a in advice(fake, "read-latency").items() if k.startswith("queue.")}
         assert {k.rsplit(".", 1)[1] for k in found} >= {"scheduler", "rotational", "max_sectors_kb"}
         assert all(a.value is None and f"queue/zoned is {zoned}" in a.reason for a in found.values())
-    fake.queue(zoned="none")
+    fake.queue(zoned="none", rotational="0")
     assert advice(fake, "read-latency")["queue.sda.wbt_policy"].value == "bytes"
 
 

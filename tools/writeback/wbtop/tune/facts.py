@@ -37,6 +37,8 @@ class Disk:
     wbt_lat_usec: int | None
     wbt_policy: str | None
     zoned: str | None = None  # the kind of zones, such as host-managed; None: a disk without
+    virtual: bool = False  # a hypervisor's, whose queue/rotational says nothing
+    iocost: bool = False  # io.cost with QoS limits it, and has turned wbt off
 
     def queue(self, name: str) -> str:
         """Path of a queue attribute."""
@@ -95,14 +97,30 @@ def identity_of(machine: Machine, dev: str) -> tuple[str, str] | None:
     return None
 
 
+def _iocost(machine: Machine, dev: str) -> bool:
+    """Whether io.cost.qos of cgroup v2, alone or beside v1, is on for the disk."""
+    text = "\n".join(machine.text(f"/sys/fs/cgroup/{d}io.cost.qos") or "" for d in ("", "unified/"))
+    return bool(dev) and re.search(rf"^{re.escape(dev)} (.* )?enable=1\b", text, re.MULTILINE) is not None
+
+
+def _virtual(machine: Machine, name: str, model: str) -> bool:
+    """A disk of virtio, Xen, VMware or Hyper-V: by its name, its model or the bus that it is on."""
+    root, real = machine.root.resolve(), machine.path(f"/sys/block/{name}").resolve()
+    place = f"/{real.relative_to(root)}/" if real.is_relative_to(root) else ""
+    return re.fullmatch(r"x?vd[a-z]+", name) is not None \
+        or re.match(r"QEMU|VBOX|VMware|Virtual[ _][Dd]isk", model) is not None \
+        or re.search(r"/(virtio[0-9]+|vbd-[0-9]+|VMBUS:[0-9]+)/", place) is not None
+
+
 def read_disk(machine: Machine, name: str) -> Disk:
     """The disk ``name`` of /sys/block."""
     base = f"/sys/block/{name}"
     queue = f"{base}/queue"
     dev = machine.text(f"{base}/dev") or ""
     real = str(machine.path(base).resolve())
+    model = (machine.text(f"{base}/device/model") or "").strip()
     return Disk(
-        name=name, dev=dev, model=(machine.text(f"{base}/device/model") or "").strip(),
+        name=name, dev=dev, model=model,
         identity=identity_of(machine, dev), usb="/usb" in real,
         rotational=machine.number(f"{queue}/rotational") == 1, removable=machine.number(f"{base}/removable") == 1,
         scheduler=machine.choice(f"{queue}/scheduler"), schedulers=machine.choices(f"{queue}/scheduler"),
@@ -111,6 +129,7 @@ def read_disk(machine: Machine, name: str) -> Disk:
         nr_requests=machine.number(f"{queue}/nr_requests"),
         wbt_lat_usec=machine.number(f"{queue}/wbt_lat_usec"), wbt_policy=machine.choice(f"{queue}/wbt_policy"),
         zoned=None if (zoned := machine.choice(f"{queue}/zoned")) == "none" else zoned,
+        virtual=_virtual(machine, name, model), iocost=_iocost(machine, dev),
     )
 
 

@@ -42,6 +42,7 @@ THROUGHPUT_RATIO = 40
 MAX_SECTORS_KB = 128  # the size the rig measured
 # Half a turn at 15000 rpm: 60 s / 15000 / 2.
 HALF_TURN_US = 2000
+IOCOST = "io.cost.qos has this disk, and turns wbt off on purpose (ioc_qos_write() of block/blk-iocost.c)"
 READS_FAST = f"99 % of the reads took less than half a turn at 15000 rpm ({HALF_TURN_US} us)"
 
 
@@ -81,9 +82,23 @@ class Case:
         return max(FLOOR, int(self.rate * self.hold_s) // MIB * MIB)
 
     def rotating(self, disk: Disk) -> bool:
-        """A disk that says it turns and does not read in less than half a turn 99 times of 100."""
+        """A disk that says it turns.
+
+        Not one that is virtual, alone, and reads in less than half a turn 99 times of 100.
+        """
+        return disk.rotational and not (disk.virtual and len(self.facts.disks) == 1 and self.reads_fast)
+
+    @property
+    def reads_fast(self) -> bool:
+        """99 of 100 reads took less than half a turn, be it from a cache."""
         p99 = self.measured.read_p99_us
-        return disk.rotational and not (p99 is not None and p99 < HALF_TURN_US)
+        return p99 is not None and p99 < HALF_TURN_US
+
+    @property
+    def turns(self) -> str:
+        """Why a disk that says that it turns is believed."""
+        return f"rotating media ({READS_FAST}, but reads may come from a cache)" if self.reads_fast \
+            else "rotating media"
 
 
 def human(size: float) -> str:
@@ -208,7 +223,7 @@ def _scheduler(case: Case, disk: Disk) -> Advice | None:
     if now is None:
         return None
     if case.rotating(disk):
-        return _queue(disk, "scheduler", now, None, "rotating media: no scheduler was measured to be better here")
+        return _queue(disk, "scheduler", now, None, f"{case.turns}: no scheduler was measured to be better here")
     if now == "bfq" and "none" in disk.schedulers and case.goal == "throughput":
         return _queue(disk, "scheduler", now, "none", "bfq costs throughput, and turns wbt off", cite("bfq"))
     if now == "bfq":
@@ -224,14 +239,16 @@ def _scheduler(case: Case, disk: Disk) -> Advice | None:
 
 def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
     found: list[Advice | None] = []
-    if disk.wbt_policy is not None and case.rotating(disk):
+    if disk.wbt_policy is not None and disk.iocost:
+        found.append(_queue(disk, "wbt_policy", disk.wbt_policy, None, f"counts for nothing without wbt: {IOCOST}"))
+    elif disk.wbt_policy is not None and case.rotating(disk):
         found.append(_queue(disk, "wbt_policy", disk.wbt_policy, None, "counts for nothing on a disk that says that "
-                            "it turns: the time of the arm is not in the queue"))
+                            f"it turns: the time of the arm is not in the queue; {case.turns}"))
     elif disk.wbt_policy is not None:
         evidence = "bytes_fsync" if case.goal == "database" else "bytes"
         if disk.rotational:
-            found.append(_queue(disk, "rotational", 1, 0, f"it says that it turns, as virtio-blk, but {READS_FAST};"
-                                " wbt_policy bytes counts for nothing until it does not", cite(evidence)))
+            found.append(_queue(disk, "rotational", 1, 0, "it says that it turns, as virtual disks do, but "
+                                f"{READS_FAST}; wbt_policy bytes counts for nothing until it does not", cite(evidence)))
         reason = "limits what is in front of a read to what the disk delivers within its own latency " \
                  "(Documentation/block/writeback-throttling.rst)"
         if disk.wbt_policy == "bytes":
@@ -249,9 +266,15 @@ def _wbt_lat(case: Case, disk: Disk) -> Advice:
     default = wbt_default_usec(rotating=case.rotating(disk))
     if disk.scheduler == "bfq":
         return _queue(disk, "wbt_lat_usec", now, None, "bfq turns wbt off by itself")
+    if now == 0 and disk.iocost:
+        return _queue(disk, "wbt_lat_usec", now, None, IOCOST)
+    if now == 0 and (disk.wbt_policy is None or case.rotating(disk)):
+        return _queue(disk, "wbt_lat_usec", now, None, "throttling is off, which somebody has set, and a limit in "
+                      f"requests was measured to change little: {cite('wbt_off')}")
     if now == 0:
-        return _queue(disk, "wbt_lat_usec", now, default, f"throttling is off; {default} is the kernel's default "
-                      f"{'with' if case.rotating(disk) else 'without'} rotating media", cite("wbt_off"))
+        return _queue(disk, "wbt_lat_usec", now, default, "for wbt_policy, which does nothing while throttling is off; "
+                      f"{default} is the kernel's default without rotating media, and no target of bytes",
+                      cite("bytes_fsync" if case.goal == "database" else "bytes"))
     if disk.rotational and not case.rotating(disk) and now == wbt_default_usec(rotating=True):
         return _queue(disk, "wbt_lat_usec", now, default,
                       f"queue/rotational says 1, but {READS_FAST}: the default of media that do not rotate",
@@ -263,11 +286,11 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
     now = disk.max_sectors_kb
     if now is None:
         return None
-    if disk.wbt_policy is not None and disk.wbt_lat_usec != 0 and not case.rotating(disk):
+    if disk.wbt_policy is not None and not disk.iocost and disk.scheduler != "bfq" and not case.rotating(disk):
         return _queue(disk, "max_sectors_kb", now, None, "wbt_policy bytes splits writes while readers are active "
                       "(Documentation/block/writeback-throttling.rst): need not be lowered")
     if case.rotating(disk):
-        return _queue(disk, "max_sectors_kb", now, None, "rotating media: each request may cost a seek")
+        return _queue(disk, "max_sectors_kb", now, None, f"{case.turns}: each request may cost a seek")
     # As the series does: rate * target / 16, in steps of 64 KiB.
     link = case.measured.write_mbps * 1e6  # one request takes as long as the link needs, not as the drain
     want = max(MAX_SECTORS_KB, -(-int(link * 0.002 / 16) // (64 << 10)) * 64)
