@@ -2,6 +2,7 @@
 """Recommendations: what each goal asks for, on which kernel, and that every number has its source."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,13 @@ def test_stock_reads(fake: FakeMachine) -> None:
 
 def test_request_size_grows_with_the_rate(fake: FakeMachine) -> None:
     # 3200 MB/s x 2 ms / 16 = 400 kB -> 448 KiB in steps of 64
-    assert advice(fake, "read-latency", measured(3200.0))["queue.sda.max_sectors_kb"].value == "448"
+    fast = measured(3200.0)
+    assert advice(fake, "read-latency", fast)["queue.sda.max_sectors_kb"].value == "448"
+    # One request is on the wire as fast as ever where the page cache drains slowly.
+    found = advice(fake, "read-latency", replace(fast, loaded_drain_mbps=500.0))["queue.sda.max_sectors_kb"]
+    assert found.value == "448"
+    assert "at 3200 MB/s 1280 KiB take 0.41 ms, 448 KiB 0.14 ms. wb's own rule: the direct rate x 2 ms / 16" \
+        in found.reason
 
 
 def test_patched_reads(fake: FakeMachine) -> None:
@@ -241,6 +248,8 @@ def test_unplug_with_a_time_limit(fake: FakeMachine) -> None:
     assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value == "3000"
     fake.bdi(max_drain_ms="3000")
     assert advice(fake, "unplug", measured(20.0))["bdi.max_drain_ms"].value is None
+    # 0 would lift the limit.
+    assert advice(fake, "unplug", measured(20.0), 0.0005)["bdi.max_drain_ms"].value == "1"
 
 
 def test_unplug_never_divides_by_zero_in_the_kernel(fake: FakeMachine) -> None:

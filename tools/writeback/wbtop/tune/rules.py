@@ -291,14 +291,13 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
                       "(Documentation/block/writeback-throttling.rst): need not be lowered")
     if case.rotating(disk):
         return _queue(disk, "max_sectors_kb", now, None, f"{case.turns}: each request may cost a seek")
-    # As the series does: rate * target / 16, in steps of 64 KiB.
     link = case.measured.write_mbps * 1e6  # one request takes as long as the link needs, not as the drain
     want = max(MAX_SECTORS_KB, -(-int(link * 0.002 / 16) // (64 << 10)) * 64)
     if case.goal in ("read-latency", "database") and now > want:
         return _queue(disk, "max_sectors_kb", now, want, "a read waits for whole requests in front of it: at "
                       f"{case.measured.write_mbps:.0f} MB/s {now} KiB take {now * 1024 / link * 1e3:.2g} ms, "
-                      f"{want} KiB {want * 1024 / link * 1e3:.2g} ms. Drain of 2 ms / 16 in steps of 64 KiB "
-                      "(Documentation/block/writeback-throttling.rst), not below the 128 that were measured",
+                      f"{want} KiB {want * 1024 / link * 1e3:.2g} ms. wb's own rule: the direct "
+                      f"rate x 2 ms / 16, in steps of 64 KiB, not below the {MAX_SECTORS_KB} that were measured",
                       cite("database" if case.goal == "database" else "max_sectors"))
     return _queue(disk, "max_sectors_kb", now, None, f"not what this goal needs; measured: {cite('max_sectors')}")
 
@@ -320,7 +319,7 @@ def _bdi(case: Case) -> list[Advice]:
                        f"{formula} = {human(case.held)}: the limit of {human(now.limit)} for all disks drains in "
                        f"{_seconds(case, now.limit)} already")]
     if bdi.max_drain_ms is not None:
-        value = str(int(case.hold_s * 1000))
+        value = str(max(1, int(case.hold_s * 1000)))  # 0 lifts the limit
         return [Advice("bdi.max_drain_ms", bdi.file("max_drain_ms"), bdi.max_drain_ms,
                        None if value == bdi.max_drain_ms else value,
                        "the time itself: the kernel knows the drain rate, and follows it", effect)]
