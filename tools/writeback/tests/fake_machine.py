@@ -109,9 +109,9 @@ class FakeMachine:
 
     def disk(self, name: str, dev: str, **values: str) -> None:
         """One more disk, of NVMe."""
-        for file, text in {"dev": dev, "removable": "0", "device/model": "NVMe", "queue/rotational": "0",
-                           "queue/scheduler": "[none] mq-deadline", "queue/max_sectors_kb": "1280",
-                           "queue/wbt_lat_usec": "2000", **values}.items():
+        for file, text in {**({"dev": dev} if dev else {}), "removable": "0", "device/model": "NVMe",
+                           "queue/rotational": "0", "queue/scheduler": "[none] mq-deadline",
+                           "queue/max_sectors_kb": "1280", "queue/wbt_lat_usec": "2000", **values}.items():
             self.write(f"/sys/devices/{name}/{file}", f"{text}\n")
         for link, target in {f"sys/block/{name}": f"../devices/{name}",
                              **({f"sys/dev/block/{dev}": f"../../devices/{name}"} if dev else {})}.items():

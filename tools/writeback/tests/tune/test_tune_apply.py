@@ -344,6 +344,25 @@ def test_a_scheduler_that_changes_wbt_when_it_comes_back(kernel: Kernel, monkeyp
     assert kernel.everything() == before
 
 
+def test_a_path_of_a_multipath_nvme_is_set_for_now_only(kernel: Kernel) -> None:
+    """It got a rule with KERNEL=="nvme0c0n1", for an uevent that the kernel never sends."""
+    kernel.disk("nvme0n1", "259:0")
+    kernel.disk("nvme0c0n1", "")
+    kernel.write("/run/udev/data/b259:0", "E:ID_SERIAL=NV_1\n")
+    facts = tune_facts.read(kernel.machine, "/srv", "259:0")
+    done = tune_apply.apply(kernel.machine, facts, tune_rules.recommend(facts, measured(), "read-latency"))
+    assert kernel.read("/sys/devices/nvme0c0n1/queue/max_sectors_kb") == "128\n"
+    assert done[-1].startswith("nvme0c0n1: a path of a multipath NVMe") and "for now only" in done[-1]
+    assert not (kernel.root / UDEV_FILE.lstrip("/")).exists()
+    assert json.loads(kernel.read(BACKUP))["disks"] == {"nvme0c0n1": ["ID_SERIAL", "NV_1"]}
+    kernel.write("/run/udev/data/b259:0", "E:ID_SERIAL=NV_2\n")
+    with pytest.raises(WbError, match="nvme0c0n1 was the disk with ID_SERIAL=NV_1 and has ID_SERIAL=NV_2 now"):
+        tune_apply.undo(kernel.machine)
+    kernel.write("/run/udev/data/b259:0", "E:ID_SERIAL=NV_1\n")
+    assert tune_apply.undo(kernel.machine)[1] == []
+    assert kernel.read("/sys/devices/nvme0c0n1/queue/max_sectors_kb") == "1280\n"
+
+
 def test_a_bdi_of_no_disk_gets_no_rule(kernel: Kernel) -> None:
     (kernel.root / "sys/class/bdi/8:0").rename(kernel.root / "sys/class/bdi/8:1")
     done = apply(kernel, "unplug", 20.0)

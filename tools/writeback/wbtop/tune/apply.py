@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from wbtop.errors import WbError
-from wbtop.machine import Machine
+from wbtop.machine import Machine, nvme_head
 from wbtop.proc import uninterrupted
 
-from .facts import VM, Bdi, Facts, identity_of, reset_by_scheduler
+from .facts import VM, Bdi, Facts, identity_of, identity_of_disk, reset_by_scheduler
 from .persist import sysctl_text, udev_text
 from .profiles import SYSCTL_FILE, UDEV_FILE
 from .rules import Advice
@@ -85,7 +85,7 @@ def disk_in(file: str) -> str:
 
 def identity_in(machine: Machine, name: str) -> tuple[str, str] | None:
     """What stays with the disk that has this name or number now."""
-    return identity_of(machine, name if ":" in name else machine.text(f"/sys/block/{name}/dev") or "")
+    return identity_of(machine, name) if ":" in name else identity_of_disk(machine, name)
 
 
 def _check_disks(machine: Machine, backup: Backup) -> None:
@@ -203,7 +203,7 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
         if text:
             now.files[file] = _content(machine, file)
     backup.files = now.files | backup.files
-    identities = {name: d.identity for d in facts.disks if d.identity for name in (d.name, d.dev)}
+    identities = {name: d.identity for d in facts.disks if d.identity for name in (d.name, d.dev) if name}
     for name in map(disk_in, (f for f, _ in now.values)):
         if name in identities:
             backup.disks.setdefault(name, identities[name])
@@ -224,6 +224,9 @@ def apply(machine: Machine, facts: Facts, advice: Sequence[Advice]) -> list[str]
                 done.append(f"{file}: written")
         if any(a.key.startswith("bdi.") for a in changes) and "ATTR{bdi/" not in udev_text(facts, changes):
             done.append("the bdi is not that of one disk: its settings are for now only, no udev rule finds it")
+        if hidden := sorted({name for a in changes if nvme_head(name := disk_in(a.file))}):
+            done.append(f"{', '.join(hidden)}: a path of a multipath NVMe, which udev does not see: its settings are "
+                        "for now only, and gone when the path comes back")
     except BaseException as exc:
         with uninterrupted():
             problems = _put_back(machine, now)[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop.errors import WbError
-from wbtop.machine import PAGE, Dirty, Machine, dirty, dirtyable_pages, disk_of, lower_disks
+from wbtop.machine import PAGE, Dirty, Machine, dirty, dirtyable_pages, disk_of, lower_disks, nvme_head
 
 VM = "/proc/sys/vm"
 DIRTY_KNOBS = ("dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes",
@@ -97,6 +97,11 @@ def identity_of(machine: Machine, dev: str) -> tuple[str, str] | None:
     return None
 
 
+def identity_of_disk(machine: Machine, name: str) -> tuple[str, str] | None:
+    """The same by the name in /sys/block; udev knows a hidden path of a multipath NVMe by its head only."""
+    return identity_of(machine, machine.text(f"/sys/block/{nvme_head(name) or name}/dev") or "")
+
+
 def _iocost(machine: Machine, dev: str) -> bool:
     """Whether io.cost.qos of cgroup v2, alone or beside v1, is on for the disk."""
     text = "\n".join(machine.text(f"/sys/fs/cgroup/{d}io.cost.qos") or "" for d in ("", "unified/"))
@@ -121,7 +126,7 @@ def read_disk(machine: Machine, name: str) -> Disk:
     model = (machine.text(f"{base}/device/model") or "").strip()
     return Disk(
         name=name, dev=dev, model=model,
-        identity=identity_of(machine, dev), usb="/usb" in real,
+        identity=identity_of_disk(machine, name), usb="/usb" in real,
         rotational=machine.number(f"{queue}/rotational") == 1, removable=machine.number(f"{base}/removable") == 1,
         scheduler=machine.choice(f"{queue}/scheduler"), schedulers=machine.choices(f"{queue}/scheduler"),
         max_sectors_kb=machine.number(f"{queue}/max_sectors_kb"),

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wbtop.machine import nvme_head
+
 from .facts import Facts
 from .profiles import twin
 from .rules import Advice
@@ -55,6 +57,8 @@ def udev_text(facts: Facts, changes: Sequence[Advice], before: str | None = None
     for a in changes:
         if a.key.startswith("queue."):
             disk, name = a.key.split(".", 1)[1].rsplit(".", 1)
+            if nvme_head(disk):
+                continue  # hidden: no uevent; that of its head comes before other paths are there, or come back
             new.setdefault(_match(facts, disk), {})[f"queue/{name}"] = str(a.value)
         elif a.key.startswith("bdi."):
             name = a.key.split(".", 1)[1]
