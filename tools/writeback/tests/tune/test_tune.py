@@ -78,6 +78,20 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
     assert "nothing was applied" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("file", ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"])
+def test_a_container_does_not_set_what_is_the_hosts(fake: FakeMachine, tmp_path: Path, m: Path, file: str,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    """The settings were the host's; the files of the next boot and the backup stayed in the container."""
+    fake.queue(scheduler="none")
+    fake.write(file, "")
+    before = fake.everything()
+    assert tune(fake, tmp_path, m, "--apply") == 1
+    err = capsys.readouterr().err
+    assert f"({file} is there)" in err and "on the host" in err and err.count("\n") == 1
+    assert fake.everything() == before
+    assert tune(fake, tmp_path, m) == 0
+
+
 def test_apply_is_done_also_for_a_reader_that_has_gone(fake: FakeMachine, tmp_path: Path, m: Path) -> None:
     """wb tune DIR --apply | head -1: nothing was set, and the exit code was 0."""
     fake.queue(scheduler="none")

@@ -25,6 +25,8 @@ from .facts import Facts, check_directory, read
 from .measure import MOST_ROUNDS, Measured, measure
 from .rules import GOALS, HOLD_S, Advice
 
+# Left by podman, Docker and systemd-nspawn.
+CONTAINER = ("/run/.containerenv", "/.dockerenv", "/run/systemd/container")
 EXAMPLES = """\
 examples:
   wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
@@ -48,6 +50,7 @@ from: a formula with what was measured here, or a measurement of the rig.
 --apply measures again afterwards, and says what was gained on this disk.
 --apply writes /etc/sysctl.d/90-calm-writeback.conf, /etc/udev/rules.d/90-calm-
 writeback.rules and, first, /var/lib/calm-writeback/tune-backup.json.
+In a container it refuses: the settings are those of the host.
 exit code: 0, 1 when something failed, 2 for wrong usage"""
 
 
@@ -280,6 +283,15 @@ def _need_root(machine: Machine) -> None:
         raise WbError("--apply and --undo change settings of this machine: run as root")
 
 
+def _need_host(machine: Machine) -> None:
+    """WbError in a container: its settings are the host's, its /etc and the backup in /var go with it."""
+    found = next((f for f in CONTAINER if machine.exists(f)), None)
+    if found:
+        raise WbError(f"--apply: this is a container ({found} is there): its settings are those of the host, where "
+                      "neither the next boot nor --undo would know of them: run wb tune on the host (or, if it "
+                      "is none, remove that file)")
+
+
 def check_tuned(machine: Machine, directory: Path) -> None:
     """WbError (code 2) when DIR/tuned.conf is somebody else's, or where the tuned of this machine does not look."""
     file = directory / "tuned.conf"
@@ -342,6 +354,7 @@ def run(args: argparse.Namespace) -> int:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
     if args.apply:
         _need_root(machine)
+        _need_host(machine)
     if args.apply and args.tuned:
         raise WbError("--apply and --tuned exclude each other: tuned would put back what --apply has set", 2)
     if args.tuned:
