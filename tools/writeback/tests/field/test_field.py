@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -409,6 +410,29 @@ def test_a_result_that_was_shortened_by_hand(key: str, tmp_path: Path, capsys: p
     assert main(["field", "--compare", *words]) == 2
     assert f"not a whole field.json of this wb (KeyError: '{key}')" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("cause", [OSError(28, "No space left on device"), None])
+def test_anonymize_also_what_ended_it(cause: OSError | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """ "ended" and "conclusion" had the directory: a result is for strangers."""
+    def measure(directory: Path, *_: object) -> Iterator[tuple[dict[str, object], int]]:
+        yield {"side": "A", "metrics": {"drain_s": 1.0}, "cpu_stalled_pct": 0.0, "load": 0.1}, 16
+        raise WbError(f"measuring below {directory}: No space left on device") from cause
+    monkeypatch.setattr(field, "measure", measure)
+    monkeypatch.setattr(field, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(field, "describe", lambda *_: one()["facts"])
+    monkeypatch.setattr(tune_facts, "read", lambda *_: None)
+    monkeypatch.setattr(left, "restore_left", lambda *_: None)
+    secret = tmp_path / "acme-db"
+    secret.mkdir()
+    words = ["field", str(secret), "--repeats", "2", "--json", "--out", str(tmp_path / "o")]
+    assert main([*words, "--anonymize"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert "No space left on device" in found["ended"] and "No space left on device" in found["conclusion"]
+    assert not any("acme-db" in p.read_text() for p in (tmp_path / "o").iterdir())
+    assert main(words) == 1
+    assert "acme-db" in json.loads(capsys.readouterr().out)["ended"]
 
 
 def test_what_some_turns_lack_is_said() -> None:

@@ -398,6 +398,15 @@ def _write_files(out: Path, files: dict[str, str]) -> None:
             raise WbError(f"{out / name}: {exc.strerror}; the result is above") from exc
 
 
+def _why(ended: BaseException, hidden: Path | None) -> str:
+    """What ended a run; without the path ``hidden``."""
+    if isinstance(ended, KeyboardInterrupt):
+        return "interrupted"
+    cause = ended.__cause__ if hidden and isinstance(ended.__cause__, OSError) else ended
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(ended)
+    return text.replace(str(hidden), "DIR") if hidden else text
+
+
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
@@ -424,8 +433,7 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
     with uninterrupted():
         found = result(described, labels, rows, mib)
     if ended is not None:
-        why = "interrupted" if isinstance(ended, KeyboardInterrupt) else \
-            f"{ended.strerror}" if isinstance(ended, OSError) and ended.strerror else str(ended)
+        why = _why(ended, directory if args.anonymize else None)
         found["ended"] = why
         found["conclusion"] = f"Ended after {len(rows)} of {args.repeats * len(sides)} turns ({why}): " \
             + found["conclusion"]
