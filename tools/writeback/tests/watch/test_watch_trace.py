@@ -192,6 +192,8 @@ def test_that_of_a_killed_watch_with_our_own_number_goes(tracefs: Path, tmp_path
 def test_the_sample_of_reads_does_not_grow_with_the_cpus() -> None:
     """256 busy CPUs: 770000 lines, five seconds of a CPU for each interval of two."""
     assert [watch_trace.reads_kb(n) for n in (1, 16, 64, 256, 1024)] == [256, 256, 64, 16, 16]
+    # 256 CPUs had 256 MiB of the kernel's memory.
+    assert [watch_trace.dirty_kb(n) for n in (1, 16, 64, 256, 1024)] == [1024, 1024, 256, 64, 64]
 
 
 def test_without_tracefs(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from .events import COMPLETE_FORMAT, QUEUE_FORMAT, SLEEP_FORMAT, Format, parse_f
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 PREFIX = "wb-watch-"
 DIRTY_KB = 1024  # per CPU: some 5000 sleeps between two looks
+DIRTY_ALL_KB = 16384  # of all CPUs, but not below 64 a CPU, some 300 sleeps
 READS_KB = 256  # per CPU: some 3000 events, the sample of an interval
 READS_ALL_KB = 4096  # of all CPUs: to read it takes a third of a second; 200 CPUs' 256 KiB take five
 SLEEP_EVENT = "events/writeback/balance_dirty_pages"
@@ -232,7 +233,8 @@ class Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)
-            self._sleeps = Instance(self._top, f"{PREFIX}{os.getpid()}-sleeps", DIRTY_KB, keep_first=False)
+            self._sleeps = Instance(self._top, f"{PREFIX}{os.getpid()}-sleeps", dirty_kb(os.cpu_count() or 1),
+                                    keep_first=False)
             self._sleeps.enable(SLEEP_EVENT, "pause > 0")
             self._pipe = os.open(self._sleeps.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._sleeps.on()
@@ -307,6 +309,11 @@ class Trace:
             text = self._rest + chunk.decode(errors="replace")
             *lines, self._rest = text.split("\n")
             yield from lines
+
+
+def dirty_kb(cpus: int) -> int:
+    """The buffer of each CPU for sleeps."""
+    return max(64, min(DIRTY_KB, DIRTY_ALL_KB // cpus))
 
 
 def reads_kb(cpus: int) -> int:
