@@ -186,6 +186,15 @@ def test_more_shards_than_runs(runner: list[Job], capsys: pytest.CaptureFixture[
     assert "empty" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--list-cells"], ["--dry-run"]])
+def test_no_run_in_the_lane(more: list[str], runner: list[Job]) -> None:
+    """It said "shard None of guide is empty: there are fewer runs than shards", exit 0."""
+    with pytest.raises(WbError, match=r"^none of the runs of guide can run in the fast lane$") as exc:
+        call("guide", "--lane", "fast", *more)
+    assert exc.value.code == 2
+    assert runner == []
+
+
 def test_listed_cells_are_the_runs(runner: list[Job], capsys: pytest.CaptureFixture[str]) -> None:
     """Each line, parsed as wb run does, is one run of the suite."""
     assert call("block", "--kernel", "stock", "patched", "--seeds", "1", "--cpu", "max,avx2=off", "--list-cells") == 0

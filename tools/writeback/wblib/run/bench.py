@@ -154,6 +154,16 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, seconds / 60):.0f} min"
 
 
+def _jobs(chosen: Suite, kernels: Sequence[str], seed_list: Sequence[int], lane: str) -> list[Job]:
+    """The runs of a suite in a lane; WbError (code 2) when there is none."""
+    every = jobs(chosen.cells, kernels, seed_list)
+    found = [j for j in map(functools.partial(in_lane, lane), every) if j]
+    if not found:
+        why = f"in the {lane} lane" if every else f"on {' and '.join(kernels)}, as they test what the series changes"
+        raise WbError(f"none of the runs of {chosen.name} can run {why}", 2)
+    return found
+
+
 def run(args: argparse.Namespace) -> int:
     """``wb bench``."""
     if args.suite is None and args.kernel:
@@ -166,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
     seed_list = seeds(args.seeds) if args.seeds is not None else list(range(1, chosen.seeds + 1))
     parallel = check_jobs(args.jobs)
     cpu = qemu.check_cpu(args.cpu, args.lane)
-    job_list = [j for j in map(functools.partial(in_lane, args.lane), jobs(chosen.cells, kernels, seed_list)) if j]
+    job_list = _jobs(chosen, kernels, seed_list, args.lane)
     if args.list:
         if chosen.name != zoo.SUITE:
             raise WbError(f"--list is for {zoo.SUITE}; --list-cells prints the runs of any suite", 2)
