@@ -384,3 +384,13 @@ def test_an_empty_recording_is_said_to_be_one(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "r").write_text("")
     assert main(["watch", str(tmp_path / "r")]) == 1
     assert "no report was recorded yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--count", "1"], ["--interval", "5"], ["--once"], ["--record", "x"],
+                                   ["--openmetrics", "x.prom"], ["--no-trace"]])
+def test_a_recording_is_not_shown_with_options_of_a_watch(words: list[str], tmp_path: Path,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """They had no effect, and nothing said so."""
+    (tmp_path / "r").write_text("")
+    assert main(["watch", str(tmp_path / "r"), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"wb: {words[0]}: FILE is shown as it was recorded")

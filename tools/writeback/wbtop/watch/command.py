@@ -25,6 +25,7 @@ from .report import Traced, report
 from .trace import Trace
 from .view import render
 
+INTERVAL_S = 2.0
 EXAMPLES = """\
 examples:
   wb watch                        live, every 2 s, until Ctrl-C (as root)
@@ -55,13 +56,14 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``wb watch``."""
     p = sub.add_parser("watch", help="live: who is throttled, and why", epilog=EXAMPLES,
                        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--interval", type=ranges.number(0.1, 86400), default=2.0, metavar="S",
-                   help="seconds (0.1..86400, default 2)")
+    p.add_argument("--interval", type=ranges.number(0.1, 86400), metavar="S",
+                   help=f"seconds (0.1..86400, default {INTERVAL_S:g})")
     p.add_argument("--count", type=ranges.whole(1, 10**9), metavar="N",
                    help="end after N reports (1..1000000000, default: at Ctrl-C)")
     p.add_argument("--once", action="store_true", help="one report: --count 1")
     p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
-    p.add_argument("file", metavar="FILE", nargs="?", help="show what --record wrote, instead of this machine")
+    p.add_argument("file", metavar="FILE", nargs="?", help="show what --record wrote, instead of this machine; of the "
+                   "options only --json goes with it")
     p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line")
     p.add_argument("--openmetrics", metavar="FILE", help="replace FILE at each report, for node_exporter's textfile "
                    "collector (its name has to end in .prom)")
@@ -91,6 +93,7 @@ def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: li
 def run(args: argparse.Namespace) -> int:
     """``wb watch``."""
     if args.file:
+        _check_replay(args)
         return _replay(Path(args.file), args)
     machine = Machine(Path(args.root))
     if machine.root == Path("/") and os.geteuid() != 0:
@@ -98,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     if args.once and args.count not in (None, 1):
         raise WbError("--once and --count exclude each other", 2)
     count = 1 if args.once else args.count
+    args.interval = INTERVAL_S if args.interval is None else args.interval
     _check_files(args)
     try:
         _watch(machine, args, count)
@@ -105,6 +109,14 @@ def run(args: argparse.Namespace) -> int:
         if count is not None:
             raise
     return 0
+
+
+def _check_replay(args: argparse.Namespace) -> None:
+    """WbError (code 2) for what has no meaning with FILE."""
+    names = ("interval", "count", "once", "record", "openmetrics", "no_trace")
+    given = [f"--{n.replace('_', '-')}" for n in names if getattr(args, n) not in (None, False)]
+    if given:
+        raise WbError(f"{', '.join(given)}: FILE is shown as it was recorded, of the options only with --json", 2)
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
