@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from wbtop.watch.advice import diagnose
+from wbtop.watch.advice import diagnose, findings
+from wbtop.watch.view import render
 
 MIB = 1 << 20
 CALM = "nothing is held up by writeback"
@@ -50,7 +51,7 @@ def test_a_mount_without_a_disk_has_its_estimate_only() -> None:
     ({"p99_us": 90e3}, "up to 90 ms"), ({"p99_us": None, "max_us": 90e3}, "up to 90 ms"),
     ({"p99_us": None, "max_us": None, "mean_us": 90e3}, "on average 90 ms")])
 def test_reads_are_seen_to_wait_also_without_tracing(read: dict[str, Any], said: str) -> None:
-    busy = device(write_rate=50 * 10**6, read=read)
+    busy = device(write_rate=50 * 10**6, inflight_writes=8, read=read)
     assert diagnose(report(busy, source="none"))["what"] == \
         f"reads of sda wait behind writeback: {said} while 50 MB/s are written"
     assert "sleeps is not known" in diagnose(report(device(), source="none"))["what"]
@@ -60,14 +61,14 @@ def test_reads_are_seen_to_wait_also_without_tracing(read: dict[str, Any], said:
     (None, "the series' wbt_policy=bytes; without it wb tune"), ("requests", "echo bytes > /sys/block/sda/queue/wbt"),
     ("bytes", "wbt_policy of sda is bytes already")])
 def test_what_helps_reads_is_by_the_policy_in_force(policy: str | None, start: str) -> None:
-    busy = device(write_rate=50 * 10**6, read={"p99_us": 90e3}, wbt_policy=policy)
+    busy = device(write_rate=50 * 10**6, inflight_writes=8, read={"p99_us": 90e3}, wbt_policy=policy)
     assert diagnose(report(busy))["fix"].startswith(start)
 
 
 @pytest.mark.parametrize("policy", [None, "requests", "bytes"])
 def test_a_disk_that_turns_is_not_told_what_does_nothing_there(policy: str | None) -> None:
     """scheduler none, which wb tune never gives it, and bytes, which counts for nothing there."""
-    busy = device(write_rate=50 * 10**6, read={"p99_us": 90e3}, wbt_policy=policy, rotational=True)
+    busy = device(write_rate=50 * 10**6, inflight_writes=8, read={"p99_us": 90e3}, wbt_policy=policy, rotational=True)
     fix = diagnose(report(busy))["fix"]
     assert fix.startswith("wb tune DIR --goal read-latency measures whether sda turns")
     assert "bytes" not in fix and "none" not in fix
@@ -121,3 +122,67 @@ def test_the_device_is_one_that_has_the_limit(cause: str, disk: float, stick: fl
     found["devices"] = [device(slept_ms=disk, own_limit=False),
                         device(name="sdb", bdi="8:16", slept_ms=stick, own_limit=True, own_limits=["strict_limit"])]
     assert said in diagnose(found)["what"]
+
+
+def queue(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "rotational": False, "zoned": None, "scheduler": "mq-deadline", "wbt_policy": None,
+            "max_sectors_kb": 1280, **more}
+
+
+def test_a_task_that_stands_still_is_not_hidden_by_a_slow_read() -> None:
+    """One line only, and reads always won: a task asleep for 95 % of the time was not mentioned."""
+    found = asleep("cgroup", 1900.0, [("postgres", 95.0)], write_rate=50 * 10**6, inflight_writes=8,
+                   read={"p99_us": 90e3})
+    assert [f["what"][:14] for f in findings(found)] == ["postgres (10) ", "reads of sda w"]
+    assert diagnose(found) == findings(found)[0]
+    found["tasks"][0]["share_pct"] = 40.0
+    assert [f["what"][:14] for f in findings(found)] == ["reads of sda w", "postgres (10) "]
+    assert findings(report(device())) == []
+
+
+def test_every_finding_is_shown() -> None:
+    found = asleep("cgroup", 1900.0, [], write_rate=50 * 10**6, inflight_writes=8, inflight_bytes=1,
+                   inflight_estimated=False, read={"p99_us": 90e3})
+    found |= {"notes": [], "dirty": None, "findings": findings(found), "diagnosis": diagnose(found)}
+    found["throttle"] |= {"slept_ms": 1900.0, "sleeps": 3}
+    found["cgroups"] = []
+    assert [line[:10] for line in render(found).splitlines() if line.startswith("=>")] == ["=> reads o", "=> writers"]
+    del found["findings"]  # of an earlier version's --record
+    assert [line[:10] for line in render(found).splitlines() if line.startswith("=>")] == ["=> reads o"]
+
+
+@pytest.mark.parametrize(("more", "wrong"), [
+    ({"read": {"p99_us": 22e3}}, False), ({"read": {"p99_us": 74e3}}, False), ({"read": {"p99_us": 76e3}}, True),
+    ({"read": {"p99_us": 22e3}, "rotational": False}, True)])
+def test_a_hard_disk_takes_20_ms_by_itself(more: dict[str, Any], wrong: bool) -> None:
+    busy = device(write_rate=50 * 10**6, inflight_writes=8, **({"rotational": True} | more))
+    assert (diagnose(report(busy))["what"] != CALM) is wrong
+
+
+@pytest.mark.parametrize(("more", "wrong"), [
+    ({}, False), ({"writeback": MIB}, True), ({"inflight_writes": 1}, True), ({"writeback_rate": 10**7}, True),
+    ({"writeback_rate": 10**5}, False), ({"writeback": None}, True),
+    ({"inflight_writes": 1, "write_rate": 10**5}, False)])
+def test_reads_wait_only_behind_writeback(more: dict[str, Any], wrong: bool) -> None:
+    """Nothing dirty, nothing under way: it was "wait behind writeback" all the same."""
+    slow = device(read={"p99_us": 90e3}, **({"write_rate": 50 * 10**6} | more))
+    assert (diagnose(report(slow))["what"] != CALM) is wrong
+
+
+@pytest.mark.parametrize(("queues", "fix"), [
+    ([queue("sda")], "the series' wbt_policy=bytes; without it TUNE (scheduler none, max_sectors_kb 128 on sda)"),
+    ([queue("sda", scheduler="none", max_sectors_kb=64)],
+     "the series' wbt_policy=bytes; what helps without it is set on sda"),
+    ([queue("sda", wbt_policy="requests", scheduler="kyber", max_sectors_kb=128)],
+     "echo bytes > /sys/block/sda/queue/wbt_policy"),
+    ([queue("sda", scheduler="none"), queue("sdb", max_sectors_kb=128)],
+     "the series' wbt_policy=bytes; without it TUNE (max_sectors_kb 128 on sda; scheduler none on sdb)"),
+    ([queue("sda", wbt_policy="bytes"), queue("sdb", wbt_policy="requests", scheduler="none")],
+     "echo bytes > /sys/block/sdb/queue/wbt_policy; or TUNE (max_sectors_kb 128 on sdb)"),
+    ([queue("sda", rotational=True), queue("nvme0n1", wbt_policy="bytes")],
+     "wbt_policy of nvme0n1 is bytes already; TUNE"),
+    ([queue("sda", zoned="host-managed")], "for zoned disks, as sda, no setting of the queue was measured to help")])
+def test_what_helps_is_said_of_the_lower_disks(queues: list[dict[str, Any]], fix: str) -> None:
+    """It was "max_sectors_kb 128 on dm-0", which has no queue of its own, and what was set already."""
+    busy = device(name="dm-0", write_rate=50 * 10**6, inflight_writes=8, read={"p99_us": 90e3}, queues=queues)
+    assert diagnose(report(busy))["fix"] == fix.replace("TUNE", "wb tune DIR --goal read-latency")

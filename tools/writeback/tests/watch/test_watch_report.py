@@ -297,7 +297,7 @@ def test_what_is_wrong_stays_on_a_low_terminal(fake: FakeMachine) -> None:
     found = report(old, sample.sample(machine, counters=False),
                    Traced(sleeps, 0, {}, lambda pid: (pid, Task(f"dd{pid}", "/a", 0, None)), {}))
     found["writers"] = [{"pid": n, "comm": "dd", "dirty_rate": 10**6} for n in range(10)]
-    found["diagnosis"] = {"what": "dd sleeps", "fix": "less of it"}
+    found["findings"] = [{"what": "dd sleeps", "fix": "less of it"}]
     whole = render(found, 80)
     assert len(whole.splitlines()) > 30
     for rows in (60, 30, 24, 21, 12, 6, 2):
@@ -394,3 +394,24 @@ def test_a_recording_is_not_shown_with_options_of_a_watch(words: list[str], tmp_
     (tmp_path / "r").write_text("")
     assert main(["watch", str(tmp_path / "r"), *words]) == 2
     assert capsys.readouterr().err.startswith(f"wb: {words[0]}: FILE is shown as it was recorded")
+
+
+def test_a_stack_has_the_queues_of_its_disks(fake: FakeMachine) -> None:
+    fake.stack("sda1", "nvme0n1")
+    fake.queue(zoned="host-managed")
+    fake.write("/sys/class/bdi/253:0/max_bytes", "0\n")
+    fake.write("/proc/diskstats", fake.read("/proc/diskstats") + " 253 0 dm-0 100 0 800 50 10 0 20480 30 0 40 80\n")
+    looks = []
+    for kb in (1000, 3048):
+        fake.write("/sys/kernel/debug/bdi/253:0/stats", f"BdiWritten:   {kb} kB\n")
+        looks.append(sample.sample(fake.machine, counters=False))
+    found = report(looks[0], looks[1], None)
+    device = next(d for d in found["devices"] if d["name"] == "dm-0")
+    assert device["queues"] == [
+        {"name": "nvme0n1", "rotational": False, "zoned": None, "scheduler": "none", "wbt_policy": None,
+         "max_sectors_kb": 1280},
+        {"name": "sda", "rotational": False, "zoned": "host-managed", "scheduler": "mq-deadline", "wbt_policy": None,
+         "max_sectors_kb": 1280}]
+    assert device["writeback_rate"] > 0
+    assert found["findings"] == []
+    assert next(d for d in found["devices"] if d["name"] == "sda")["writeback_rate"] is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""From a report to one line that says what is wrong, and one that says what helps."""
+"""From a report to lines that say what is wrong, each with one that says what helps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Any
 
 # A read of an idle disk that does not rotate is far below, one behind a burst of writeback above.
 SLOW_READ_US = 20_000
+# One that rotates takes 20 ms by itself: a seek and a turn, behind another read or two.  75 ms is what wbt takes
+# for too long there (wbt_default_latency_nsec() of block/blk-wbt.c).
+SLOW_READ_ROTATING_US = 75_000
+# Writes of journals and logs go on always; below this they are not what a read waits for.
+BUSY_BYTES = 1e6
+# A task that sleeps so much stands still, which outweighs reads that are late.
+STANDS_STILL_PCT = 50.0
 # So much of an interval asleep is what a user notices.
 SLEPT_PCT = 5.0
 # A sync that takes longer is worth a line.
@@ -25,33 +32,66 @@ def _main_cause(throttle: dict[str, Any] | None) -> tuple[str, float]:
     return cause, causes.get(cause, 0.0)
 
 
+def _writes_back(device: dict[str, Any]) -> bool:
+    """Whether writeback is under way, or was in the interval; where debugfs does not tell, any write may be it."""
+    if (device["write_rate"] or 0) <= BUSY_BYTES:
+        return False
+    return device["writeback"] is None or device["writeback"] > 0 or (device.get("inflight_writes") or 0) > 0 \
+        or (device.get("writeback_rate") or 0) > BUSY_BYTES
+
+
 def _reads(report: dict[str, Any]) -> dict[str, str] | None:
-    """Reads that wait behind writes: the disk with the slowest, if it also writes."""
+    """Reads that wait behind writeback: the disk with the slowest."""
     def worst(device: dict[str, Any]) -> float:
         read = device["read"] or {}
         return float(read.get("p99_us") or read.get("max_us") or read.get("mean_us") or 0)
 
-    busy = [d for d in report["devices"] if worst(d) >= SLOW_READ_US and (d["write_rate"] or 0) > 1e6]
+    def slow(device: dict[str, Any]) -> bool:
+        return worst(device) >= (SLOW_READ_ROTATING_US if device.get("rotational") else SLOW_READ_US)
+
+    busy = [d for d in report["devices"] if slow(d) and _writes_back(d)]
     if not busy:
         return None
     d = max(busy, key=worst)
     mean = all((d["read"] or {}).get(k) is None for k in ("p99_us", "max_us"))
     return {"what": f"reads of {d['name']} wait behind writeback: {'on average' if mean else 'up to'} "
                     f"{worst(d) / 1e3:.0f} ms while {d['write_rate'] / 1e6:.0f} MB/s are written",
-            "fix": _read_fix(d["name"], d.get("wbt_policy"), rotational=bool(d.get("rotational")))}
+            "fix": _read_fix(d.get("queues") or [d])}
 
 
-def _read_fix(name: str, policy: str | None, *, rotational: bool) -> str:
-    """What helps reads, by the series' setting; None: a kernel, or a disk, without it."""
+def _names(queues: list[dict[str, Any]]) -> str:
+    return " and ".join(q["name"] for q in queues)
+
+
+def _to_set(queues: list[dict[str, Any]]) -> str:
+    """What wb tune would set, where it is not so; what is not known counts as the kernel's default."""
+    lines = []
+    for q in queues:
+        values = [*(["scheduler none"] if q.get("scheduler", "mq-deadline") == "mq-deadline" else []),
+                  *(["max_sectors_kb 128"] if (q.get("max_sectors_kb", 1280) or 0) > 128 else [])]
+        lines += [f"{', '.join(values)} on {q['name']}"] if values else []
+    return "; ".join(lines)
+
+
+def _read_fix(queues: list[dict[str, Any]]) -> str:
+    """What helps reads of the disks with ``queues``, by the series' setting; None: a kernel, or a disk, without it."""
     tune = "wb tune DIR --goal read-latency"
-    if rotational:
-        return f"{tune} measures whether {name} turns, as queue/rotational says (virtual disks often say so): for a " \
-            "disk that does, no setting of its queue was measured to help"
-    if policy == "bytes":
-        return f"wbt_policy of {name} is bytes already; {tune}"
-    without = f"{tune} (scheduler none, max_sectors_kb 128 on {name})"
-    return f"the series' wbt_policy=bytes; without it {without}" if policy is None else \
-        f"echo bytes > /sys/block/{name}/queue/wbt_policy; or {without}"
+    fitting = [q for q in queues if not q.get("rotational") and not q.get("zoned")]
+    if not fitting and any(q.get("zoned") for q in queues):
+        return f"for zoned disks, as {_names(queues)}, no setting of the queue was measured to help"
+    if not fitting:
+        turns = "turn" if len(queues) > 1 else "turns"
+        return f"{tune} measures whether {_names(queues)} {turns}, as queue/rotational says (virtual disks often say " \
+            "so; others are believed): for a disk that does, no setting of its queue was measured to help"
+    requests = [q for q in fitting if q.get("wbt_policy") not in (None, "bytes")]
+    rest = _to_set([q for q in fitting if q.get("wbt_policy") != "bytes"])
+    if all(q.get("wbt_policy") == "bytes" for q in fitting):
+        return f"wbt_policy of {_names(fitting)} is bytes already; {tune}"
+    if requests:
+        return "; ".join(f"echo bytes > /sys/block/{q['name']}/queue/wbt_policy" for q in requests) \
+            + (f"; or {tune} ({rest})" if rest else "")
+    return "the series' wbt_policy=bytes; " + (f"without it {tune} ({rest})" if rest else
+                                               f"what helps without it is set on {_names(fitting)}")
 
 
 def _who(report: dict[str, Any], pct: float, cause: str) -> str:
@@ -129,11 +169,18 @@ def _sync(report: dict[str, Any]) -> dict[str, str] | None:
     return None
 
 
+def findings(report: dict[str, Any]) -> list[dict[str, str]]:
+    """All that is wrong, what weighs most first: ``what``, and the ``fix``."""
+    reads, sleep, sync = _reads(report), _sleep(report), _sync(report)
+    still = any(t["share_pct"] >= STANDS_STILL_PCT for t in report["tasks"])
+    return [f for f in ((sleep, reads, sync) if still else (reads, sleep, sync)) if f]
+
+
 def diagnose(report: dict[str, Any]) -> dict[str, str]:
-    """``what`` is wrong and the ``fix``; "nothing" and no fix when nothing is."""
-    found = _reads(report) or _sleep(report) or _sync(report)
+    """The first of ``findings``; "nothing" and no fix when nothing is wrong."""
+    found = findings(report)
     if found:
-        return found
+        return found[0]
     if report["source"] == "none":
         return {"what": "who sleeps is not known: no tracepoints and no counters (see the notes)", "fix": ""}
     return {"what": "nothing is held up by writeback", "fix": ""}

@@ -10,7 +10,7 @@ from typing import Any
 from wbtop.machine import PAGE, Dirty
 from wbtop.stats import quantile
 
-from .advice import diagnose
+from .advice import diagnose, findings
 from .sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
 from .trace import Sleep
 
@@ -111,7 +111,7 @@ def report(old: Sample, new: Sample, traced: Traced | None, notes: Sequence[str]
                             (traced.reads if traced else {}).get(d.bdi, ())) for d in new.devices.values()],
         "writers": _writers(old, new, seconds), "pressure": _pressure(old, new, seconds),
     }
-    found["diagnosis"] = diagnose(found)
+    found["diagnosis"], found["findings"] = diagnose(found), findings(found)
     return found
 
 
@@ -218,6 +218,7 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
             reads: Sequence[float]) -> dict[str, Any]:
     before, stat = (old.stat if old else None), new.stat
     written = max(0, stat.write_bytes - before.write_bytes) if stat and before else None
+    wrote_back = max(0, new.written - old.written) if old and None not in (new.written, old.written) else None
     writes = max(0, stat.writes - before.writes) if stat and before else 0
     inflight = new.wbt.get("inflight")
     exact = inflight is not None
@@ -227,10 +228,11 @@ def _device(old: Device | None, new: Device, seconds: float, slept: Slept | None
     return {
         "name": new.name, "what": new.what, "bdi": new.bdi,
         "write_rate": None if written is None else round(written / seconds),
+        "writeback_rate": None if wrote_back is None else round(wrote_back / seconds),
         "bandwidth": new.bandwidth, "drain_rate": new.drain, "dirty": new.dirty, "writeback": new.writeback,
         "inflight_writes": stat.inflight_writes if stat else None, "inflight_bytes": inflight,
         "inflight_estimated": not exact and inflight is not None,
-        "rotational": new.rotational, "wbt_policy": new.policy,
+        "rotational": new.rotational, "wbt_policy": new.policy, "queues": list(new.queues),
         "wbt_limit": new.wbt.get("limit"), "wbt_held_bytes": new.wbt.get("held_bytes"), "own_limit": new.limited,
         "own_limits": list(new.limits),
         "read": _reads(reads, stat, before),

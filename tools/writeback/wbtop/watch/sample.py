@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from wbtop.machine import SECTOR, Dirty, Machine, dirty, numbers_of
+from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of
 
 from .taskstats import Taskstats
 
@@ -82,6 +83,8 @@ class Device:
     policy: str | None = None  # the series' wbt_policy
     limits: tuple[str, ...] = ()  # the files of its own limits that are in force
     rotational: bool | None = None  # what its queue says, true or not
+    written: int | None = None  # by writeback, since it is there
+    queues: tuple[dict[str, Any], ...] = ()  # of the disks at its bottom, which settings are for; itself if it is none
 
 
 @dataclass(frozen=True)
@@ -297,6 +300,21 @@ def _block_what(machine: Machine, name: str) -> str:
     return machine.text(f"/sys/block/{name}/dm/name") or machine.text(f"/sys/block/{name}/loop/backing_file") or ""
 
 
+def _turns(machine: Machine, name: str) -> bool | None:
+    turns = machine.number(f"/sys/block/{name}/queue/rotational")
+    return None if turns is None else turns == 1
+
+
+def _queues(machine: Machine, name: str) -> Iterator[dict[str, Any]]:
+    """The settings of the queues that decide how long a read of ``name`` waits; zoned: the kind of zones, if any."""
+    for disk in lower_disks(machine, name):
+        queue = f"/sys/block/{disk}/queue"
+        zoned = machine.choice(f"{queue}/zoned")
+        yield {"name": disk, "rotational": _turns(machine, disk), "zoned": None if zoned == "none" else zoned,
+               "scheduler": machine.choice(f"{queue}/scheduler"), "wbt_policy": machine.choice(f"{queue}/wbt_policy"),
+               "max_sectors_kb": machine.number(f"{queue}/max_sectors_kb")}
+
+
 def _devices(machine: Machine) -> dict[str, Device]:
     """By bdi: whole disks, and what else has a bdi with data on it (btrfs, NFS, FUSE)."""
     stats = _diskstats(machine)
@@ -318,7 +336,7 @@ def _devices(machine: Machine) -> dict[str, Device]:
             throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
             what=what, limits=_limits(machine, bdi),
             policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
-            rotational=None if not stat or (turns := machine.number(f"/sys/block/{name}/queue/rotational")) is None
-            else turns == 1,
+            rotational=_turns(machine, name) if stat else None, written=_kilo(debug, "BdiWritten"),
+            queues=tuple(_queues(machine, name)) if stat else (),
         )
     return found

@@ -81,8 +81,8 @@ def render(r: dict[str, Any], columns: int = 80, rows: int | None = None) -> str
 def _render(r: dict[str, Any], columns: int, most: int) -> list[str]:
     """Its lines, with ``most`` rows in each table."""
     lines = [f"wb watch: {r['interval_s']:.1f} s, sleeps from {r['source']}"]
-    found = r.get("diagnosis") or {}
-    if found:
+    # Recordings of earlier versions have the first one only.
+    for found in r.get("findings") or filter(None, [r.get("diagnosis")]):
         lines.append(f"=> {found['what']}")
         lines += [f"   helps: {found['fix']}"] if found["fix"] else []
     lines += [f"  note: {n}" for n in r["notes"]]
