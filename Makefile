@@ -14,6 +14,13 @@ WB_RESULTS ?= results
 WB_BUILD ?= build
 export BASE
 
+# remove(what is set, our own, variable): elsewhere may be others' files, too.
+define remove
+@[ "$$(realpath -ms -- '$(1)')" = "$$(realpath -ms -- $(2))" ] || \
+	{ echo "make: $(3) is '$(1)', not $(2)/ of this project: remove by hand what is wb's there" >&2; exit 2; }
+rm -rf -- $(2)
+endef
+
 help: ## this list
 	@echo 'make TARGET [K=stock|patched|tree] [FLAVOUR=slim|tracing|debug|kcsan|btrfs] [BASE=6.12|7.3|/path/to/tree-or-tarball]'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,11 +76,11 @@ lint: deps ## ShellCheck, ruff, checkpatch, round trip
 unit: deps ## host-side pytest
 	$(WB) check --tier unit
 
-clean: ## remove results; kernels and downloads stay
-	rm -rf -- '$(WB_RESULTS)'
+clean: ## remove results/; kernels and downloads stay
+	$(call remove,$(WB_RESULTS),results,WB_RESULTS)
 
-distclean: clean ## remove everything generated
-	rm -rf -- '$(WB_BUILD)'
+distclean: clean ## remove everything generated: results/ and build/
+	$(call remove,$(WB_BUILD),build,WB_BUILD)
 
 .PHONY: help demo check stress report deps kernel deb shell run bench tree export series bisect-check checkpatch lint unit clean distclean
 .DEFAULT_GOAL := help
