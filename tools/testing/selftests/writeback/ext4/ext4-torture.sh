@@ -156,8 +156,23 @@ consistent() {
 	whole_trees
 	e2fsck -fp "$DISK_DEV" > "$WB_OUT/fsck" 2>&1
 	[ $? -le 1 ] && return
+	forget_orphans
+	e2fsck -fp "$DISK_DEV" > "$WB_OUT/fsck" 2>&1
+	[ $? -le 1 ] && return
 	note_file "$WB_OUT/fsck"
 	return 1
+}
+
+# forget_orphans() - files of that list that still have names have the next one's number
+# in i_dtime, which e2fsck asks about
+forget_orphans() {
+	local inode
+	e2fsck -fn "$DISK_DEV" 2> /dev/null |
+		sed -n 's/.*Inode \([0-9]*\) was part of the orphaned inode list.*/\1/p' > "$WB_OUT/orphans"
+	while read -r inode; do
+		note "inode $inode was on it"
+		debugfs -w -R "sif <$inode> dtime 0" "$DISK_DEV" > /dev/null 2>&1
+	done < "$WB_OUT/orphans"
 }
 
 # both(number, ms, [what wbdisk attribute at the end, [value]]) - work while the rules change
