@@ -14,6 +14,8 @@
 #		for lack of a block: a fallocate merged with it during the I/O
 #	neighbour	two extents are under I/O when a fallocate merges them; the first is
 #		done, there is no block for a split, and zeros would replace the second
+#	collapse	a hole between two extents is collapsed, which merges them, while the first is
+#		under I/O; there is no block for a split when the second is written
 #	ioerror	the disk refuses the data of unwritten blocks
 #	rewrite	that disk is well again, and the same data, still in memory, is written again,
 #		also as data to be journalled
@@ -80,7 +82,7 @@ readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
-	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
@@ -93,7 +95,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-case_parts nospace sequence beside convert neighbour ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
+case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -270,6 +272,43 @@ run_neighbour() {
 	metric endio_lost_neighbour "$(ext4_word "$log.verify" zero)"
 	check "neighbour: what was on its way meanwhile, or an error" honest "$log.late" "$log.verify"
 	check "neighbour: no old data" [ "$(ext4_word "$log.verify" stale)" -eq 0 ]
+	disk_teardown
+}
+
+# run_collapse() - five results
+run_collapse() {
+	local log=$WB_OUT/collapse first=$((CONVERT_AT_MIB * 256)) pages=$((CONVERT_KIB / 4)) pids=() i
+	local hole="$((CONVERT_AT_MIB * 1024 + CONVERT_KIB))k ${CONVERT_KIB}k"
+	fresh delalloc || die "no file system"
+	FILE=$MNT/file
+	for ((i = 0; i < 2; i++)); do
+		dd if=/dev/zero of="$FILE" bs=4K count=1 seek=$((i * 4)) conv=notrunc,fsync status=none
+	done
+	# Two unwritten extents, one behind the other on the disk.
+	fallocate -o "${CONVERT_AT_MIB}M" -l $((2 * CONVERT_KIB))K "$FILE" &&
+		xfs_io -c "finsert $hole" "$FILE" && ext4_falloc "$MNT/spare" 0 4k || die "cannot allocate"
+	check "collapse: the file system is full" ext4_fill
+	rm "$MNT/spare"
+	sync -f "$MNT"
+	wbdisk_set test stall_ms "$STALL_MS"
+	blocks write "$FILE" "$first" "$pages" 1 "$log.write" > "$log.write.note" &
+	pids+=("$!")
+	loop_until in_flight
+	# The last free block is that of an extent which leaves the root no room.
+	check "collapse: beside them" [ -z "$(xfs_io -c "fcollapse $hole" -c "falloc 4m 4k" "$FILE" 2>&1)" ]
+	blocks write "$FILE" $((first + pages)) "$pages" 1 "$log.late" > "$log.late.note" &
+	pids+=("$!")
+	sleep 2
+	wbdisk_set test stall_ms 0
+	wait "${pids[@]}"
+	cat "$log".{write,late}.note
+	ext4_remount delalloc || die "cannot mount again"
+	blocks verify "$FILE" "$first" "$pages" 1 "$log.verify"
+	metric endio_lost_collapse "$(ext4_word "$log.verify" zero)"
+	check "collapse: what was on its way, or an error" honest "$log.write" "$log.verify"
+	blocks verify "$FILE" $((first + pages)) "$pages" 1 "$log.verify"
+	check "collapse: what was written behind it, or an error" honest "$log.late" "$log.verify"
+	check "collapse: no old data" no_stale "$log.verify"
 	disk_teardown
 }
 
@@ -722,6 +761,10 @@ test_beside() {
 
 test_neighbour() {
 	run_neighbour
+}
+
+test_collapse() {
+	run_collapse
 }
 
 test_ioerror() {
