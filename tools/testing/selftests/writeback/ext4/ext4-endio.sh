@@ -285,8 +285,10 @@ run_collapse() {
 		dd if=/dev/zero of="$FILE" bs=4K count=1 seek=$((i * 4)) conv=notrunc,fsync status=none
 	done
 	# Two unwritten extents, one behind the other on the disk.
-	fallocate -o "${CONVERT_AT_MIB}M" -l $((2 * CONVERT_KIB))K "$FILE" &&
-		xfs_io -c "finsert $hole" "$FILE" && ext4_falloc "$MNT/spare" 0 4k || die "cannot allocate"
+	if ! fallocate -o "${CONVERT_AT_MIB}M" -l $((2 * CONVERT_KIB))K "$FILE" ||
+	   ! xfs_io -c "finsert $hole" "$FILE" || ! ext4_falloc "$MNT/spare" 0 4k; then
+		die "cannot allocate"
+	fi
 	check "collapse: the file system is full" ext4_fill
 	rm "$MNT/spare"
 	sync -f "$MNT"
