@@ -416,7 +416,7 @@ test_gone() {
 	loop_until held_more $((GONE_HELD * MIB)) || die "too little is held back"
 	readers_stop
 	loop_until nobody_reads || die "somebody still reads"
-	check "gone: the backlog outlasts the readers" held_more $((GONE_HELD / 2 * MIB))
+	check "gone: the backlog outlasts the readers" held_more $((GONE_HELD * MIB / 2))
 	sleep .1
 	now_us start
 	dd if=/dev/zero of="$MNT/idle" bs="${GONE_KIB}k" count=1 oflag=direct conv=notrunc status=none
