@@ -39,13 +39,14 @@ struct io {
 	struct io *next;
 };
 
-enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START, T_WAIT };
+enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START, T_WAIT, T_MISS };
 
 struct timer_event {
 	u64 when;
 	u64 order;
 	enum timer what;
 	u32 who;
+	struct io *io;	/* of T_MISS */
 };
 
 struct load {
@@ -53,6 +54,10 @@ struct load {
 	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms, open, limit_kib, io_kib;
 	/* As read-latency.sh: so long the readers read, so much is written before. */
 	u32 run_ms, layout_mib;
+	/* So many reads of a million take so much longer, in the mean, each its own time:
+	 * what a cache, a tier or a snapshot's copy does not have.
+	 */
+	u32 miss_ppm, miss_ns;
 	u32 hz;		/* ticks per second: a window is a whole number of them */
 	/* link_mbps from a time on; time in ms */
 	u32 step_ms[MAX_STEPS], step_mbps[MAX_STEPS], steps;
@@ -113,10 +118,11 @@ static bool before(const struct timer_event *a, const struct timer_event *b)
 	return a->when != b->when ? a->when < b->when : a->order < b->order;
 }
 
-static void timer(struct run *r, u64 when, enum timer what, u32 who)
+static void event(struct run *r, struct timer_event e)
 {
-	struct timer_event e = { when, r->order++, what, who };
 	u32 i = r->timers++;
+
+	e.order = r->order++;
 
 	if (r->timers > r->room) {
 		r->room = 2 * r->timers + 64;
@@ -125,6 +131,11 @@ static void timer(struct run *r, u64 when, enum timer what, u32 who)
 	for (; i && before(&e, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
 		r->heap[i] = r->heap[(i - 1) / 2];
 	r->heap[i] = e;
+}
+
+static void timer(struct run *r, u64 when, enum timer what, u32 who)
+{
+	event(r, (struct timer_event){ .when = when, .what = what, .who = who });
 }
 
 static struct timer_event timer_pop(struct run *r)
@@ -418,7 +429,7 @@ static void on_timer(struct run *r, struct timer_event e)
 	case T_WINDOW:
 		in = r->ops->window(s);
 		tick = NSEC_PER_SEC / l->hz;
-		in = max(in / tick, 1ull) * tick;
+		in = max_t(u64, in / tick, 1) * tick;
 		if (r->writer_sleeps && r->ops->requests &&
 		    s->inflight < r->ops->requests(s))
 			r->writer_sleeps = false;
@@ -444,6 +455,9 @@ static void on_timer(struct run *r, struct timer_event e)
 	case T_START:
 		writer(r);
 		break;
+	case T_MISS:
+		done(r, e.io);
+		break;
 	}
 }
 
@@ -463,8 +477,17 @@ static void simulate(struct run *r)
 			break;
 		if (disk <= next) {
 			wbd_sim_advance(&r->sim, s->now);
-			while ((cmd = wbd_sim_pop(&r->sim)))
-				done(r, container_of(cmd, struct io, cmd));
+			while ((cmd = wbd_sim_pop(&r->sim))) {
+				struct io *io = container_of(cmd, struct io, cmd);
+
+				if (io->kind == READ_IO && r->load.miss_ppm &&
+				    rnd(r) % 1000000 < r->load.miss_ppm)
+					event(r, (struct timer_event){
+						.when = s->now + rnd_exp(r, r->load.miss_ns),
+						.what = T_MISS, .io = io });
+				else
+					done(r, io);
+			}
 		} else {
 			on_timer(r, timer_pop(r));
 		}
@@ -491,6 +514,7 @@ static const struct key keys[] = {
 	CFG(rotational), CFG(jitter_ppm),
 	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed), LOAD(hz),
 	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib), LOAD(run_ms), LOAD(layout_mib),
+	LOAD(miss_ppm), LOAD(miss_ns),
 };
 
 static const struct wblaw_ops *const laws[] = {
