@@ -20,6 +20,8 @@
 #	rewrite	that disk is well again, and the same data, still in memory, is written again,
 #		also as data to be journalled
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
+#	journalled	a file with chattr +j is dirty when a remount ends or begins delalloc, with
+#		which its data are not journalled, and is then written again
 #	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
 #		then a block of theirs is overwritten, or one that fallocate put behind
 #		them is written
@@ -62,6 +64,7 @@ readonly NEIGHBOUR_KIB=512 NEIGHBOUR_MBPS=1
 readonly SHRUNK_KIB=4
 readonly IOERROR_PAGES=64
 readonly REMOUNT_MIB=4
+readonly JOURNALLED_KIB=64
 # As much as is zeroed rather than split, with what fallocate puts behind it.
 readonly SWITCH_KIB=16
 readonly QUOTA_MIB=20 QUOTA_FALLOC_MIB=16 QUOTA_PAGES=256 QUOTA_UID=65534
@@ -83,7 +86,7 @@ readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
+	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [journalled]=8 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
@@ -95,7 +98,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount switch direct zeroed discarded partial shrunk page quota trim
+case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount journalled switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -368,6 +371,29 @@ run_remount() {
 		[ "$(stat -c %b "$MNT/file")" -ge $((REMOUNT_MIB * 2048)) ]
 	umount_fs "$MNT"
 	check "remount: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# letters(letter) - JOURNALLED_KIB of it
+letters() {
+	head -c "${JOURNALLED_KIB}K" /dev/zero | tr '\0' "$1"
+}
+
+# run_journalled(options, options of the remount) - four results
+run_journalled() {
+	local file=$MNT/file
+	fresh "$1" || die "no file system"
+	if ! { touch "$file" && chattr +j "$file"; }; then
+		die "$1: no journalled data"
+	fi
+	letters A >> "$file"
+	mount -o "remount,$2" "$MNT" || die "no remount with $2"
+	check "$1, then $2: what was dirty is written" sync "$file"
+	check "$1, then $2: what comes then is, too" eval "letters B >> $file && sync $file"
+	ext4_remount "$1" || die "no mount with $1"
+	check "$1, then $2: the data is there" eval "cmp $file <(letters A; letters B)"
+	umount_fs "$MNT"
+	check "$1, then $2: e2fsck finds no error" fsck_clean ext4 "$DISK_DEV"
 	disk_teardown
 }
 
@@ -785,6 +811,18 @@ test_remount() {
 		ktap_test_skip "remount: st_blocks: a remount does not end delalloc here"
 		ktap_test_skip "remount: e2fsck: a remount does not end delalloc here"
 	fi
+}
+
+test_journalled() {
+	local what
+	if ext4_ends_delalloc; then
+		run_journalled delalloc nodelalloc
+	else
+		for what in "what was dirty" "what comes then" data e2fsck; do
+			ktap_test_skip "delalloc, then nodelalloc: $what: a remount does not end delalloc here"
+		done
+	fi
+	run_journalled nodelalloc delalloc
 }
 
 test_switch() {
