@@ -54,9 +54,7 @@ struct load {
 	u32 readers, iops, mib, syncs, host_ns, seed, idle_ms, open, limit_kib, io_kib;
 	/* As read-latency.sh: so long the readers read, so much is written before. */
 	u32 run_ms, layout_mib;
-	/* So many reads of a million take so much longer, in the mean, each its own time:
-	 * what a cache, a tier or a snapshot's copy does not have.
-	 */
+	/* So many reads of a million miss a cache, and take so much longer in the mean. */
 	u32 miss_ppm, miss_ns;
 	u32 hz;		/* ticks per second: a window is a whole number of them */
 	/* link_mbps from a time on; time in ms */
@@ -123,7 +121,6 @@ static void event(struct run *r, struct timer_event e)
 	u32 i = r->timers++;
 
 	e.order = r->order++;
-
 	if (r->timers > r->room) {
 		r->room = 2 * r->timers + 64;
 		r->heap = realloc(r->heap, r->room * sizeof(*r->heap));
@@ -416,6 +413,20 @@ static void done(struct run *r, struct io *io)
 		writer_soon(r);
 }
 
+/* By the disk: a read that misses takes longer. */
+static void served(struct run *r, struct io *io)
+{
+	struct timer_event miss = { .what = T_MISS, .io = io };
+
+	if (io->kind != READ_IO || !r->load.miss_ppm ||
+	    rnd(r) % 1000000 >= r->load.miss_ppm) {
+		done(r, io);
+		return;
+	}
+	miss.when = r->pub.now + rnd_exp(r, r->load.miss_ns);
+	event(r, miss);
+}
+
 static void on_timer(struct run *r, struct timer_event e)
 {
 	struct wblaw *s = &r->pub;
@@ -477,17 +488,8 @@ static void simulate(struct run *r)
 			break;
 		if (disk <= next) {
 			wbd_sim_advance(&r->sim, s->now);
-			while ((cmd = wbd_sim_pop(&r->sim))) {
-				struct io *io = container_of(cmd, struct io, cmd);
-
-				if (io->kind == READ_IO && r->load.miss_ppm &&
-				    rnd(r) % 1000000 < r->load.miss_ppm)
-					event(r, (struct timer_event){
-						.when = s->now + rnd_exp(r, r->load.miss_ns),
-						.what = T_MISS, .io = io });
-				else
-					done(r, io);
-			}
+			while ((cmd = wbd_sim_pop(&r->sim)))
+				served(r, container_of(cmd, struct io, cmd));
 		} else {
 			on_timer(r, timer_pop(r));
 		}
