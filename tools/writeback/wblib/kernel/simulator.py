@@ -11,7 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wblib.base import fs, proc
@@ -53,7 +53,12 @@ class Case:
         return {"fifo": "fifo", "ssd": "sata", "hdd": "hdd"}[self.kind]
 
     def replay(self) -> str:
-        """The command that runs it with the whole kernel; steps of the rate are left out."""
+        """The command that runs it with the whole kernel; steps of the rate are left out.
+
+        wbdisk does not miss: such a disk is run by the simulator alone.
+        """
+        if "miss_ppm" in self.load:
+            return shlex.join(["wb", "law", "--disk", self.words("law").rpartition(" ")[0]])
         # KiB of a request and such are the disk's, the rest is the load.
         disk = ",".join(f"{k}={v}" for k, v in self.disk.items())
         return shlex.join(["wb", "run", "read-latency", "--kernel", "patched", "--lane", "fast", "--reader", "open",
@@ -139,8 +144,33 @@ def _most_reads(kind: str, disk: dict[str, int], steps: Sequence[str]) -> tuple[
     return .4 / one, most
 
 
-def draw(seed: int) -> Case:
-    """Disk and load number ``seed``."""
+def _late(seed: int) -> Case:
+    """One of "any", but many readers, of whose reads some are late for a reason of their own, by 2 to 100 ms."""
+    case, rnd = _any(seed), random.Random(-seed)
+    load = {**case.load, "readers": int(_log(rnd, 4, 33)), "iops": int(_log(rnd, 5, 101)),
+            # Behind a pace that is wrong for 2 s before it is doubted: longer than the others.
+            "mib": min(7000, 4 * case.load["mib"]),
+            "miss_ppm": int(_log(rnd, .05, 1) * 1e6), "miss_ns": int(_log(rnd, 2e6, 1e8))}
+    return replace(case, load=load)
+
+
+def _full(seed: int) -> Case:
+    """Slow flash behind 0.1 to 0.8 s of buffer, which a writer fills, and many readers who ask rarely."""
+    rnd = random.Random(seed)
+    dies, prog, t_prog = rnd.choice([1, 2, 4]), rnd.choice([16, 32, 64]), _log(rnd, 5e5, 5e6)
+    mbps = dies * prog * 1024e3 / t_prog
+    disk = {"queue_depth": int(_log(rnd, 2, 257)), "queues": 1, "max_io_kib": rnd.choice([512, 1280]),
+            "latency_ns": int(_log(rnd, 20e3, 200e3)), "link_mbps": int(_log(rnd, 500, 3000)), "channels": 1,
+            "dies_per_channel": dies, "prog_kib": prog, "channel_mbps": max(400, int(4 * mbps)), "page_kib": 16,
+            "t_prog_ns": int(t_prog), "t_read_ns": int(_log(rnd, 30e3, 100e3)),
+            "write_buffer_kib": max(4 * prog * dies, int(mbps * 1e6 * _log(rnd, .1, .8) / 1024)),
+            "write_cache": 1, "flush_drains": rnd.choice([0, 1])}
+    load = {"readers": int(_log(rnd, 8, 33)), "iops": int(_log(rnd, 5, 21)), "mib": max(16, int(20 * mbps)),
+            "seed": seed}
+    return Case(seed, "ssd", disk, load)
+
+
+def _any(seed: int) -> Case:
     rnd = random.Random(seed)
     kind = rnd.choices(KINDS, (45, 45, 10))[0]
     mbps = _log(rnd, 10, 7000)
@@ -167,6 +197,16 @@ def draw(seed: int) -> Case:
     if rnd.random() < .3:
         load["syncs"] = int(_log(rnd, 2, 100))
     return Case(seed, kind, disk, load, steps)
+
+
+# Disks of all kinds; those whose reads are late at any pace; those whose buffer is full. What tells the last two
+# apart is little, so that who changes one must look at the other.
+SETS = {"any": _any, "late": _late, "full": _full}
+
+
+def draw(seed: int, which: str = "any") -> Case:
+    """Disk and load number ``seed`` of a set, one of SETS."""
+    return SETS[which](seed)
 
 
 # ---- the simulator -----------------------------------------------------------

@@ -16,7 +16,7 @@ from wblib.base import fs, proc
 from wblib.base.paths import BUILD
 from wblib.catalog.suites import seeds
 from wblib.kernel import sources
-from wblib.kernel.simulator import KINDS, PLAIN, Case, build, draw, series_law, simulate
+from wblib.kernel.simulator import KINDS, PLAIN, SETS, Case, build, draw, series_law, simulate
 from wbtop import ranges
 from wbtop.errors import WbError
 from wbtop.stats import table
@@ -39,6 +39,7 @@ examples:
   wb law --seeds 1-200 --law law --json r.json
   wb law --seeds 296 --print             what disk 296 is
   wb law --seeds 1-100 --law law --limits    where no fixed limit loses less without making reads slower
+  wb law --set full --seeds 1-120        what a full buffer shows is taken for a pace that is too low, or is not
   wb law --law law --hz 250              as on a kernel with CONFIG_HZ=250, whose windows are of whole ticks
   wb law --seeds 1-40 --agree            the same disks with the whole kernel, too: does the simulator say the same?
   wb law --disk 'disk=sata-ssd write_buffer_kib=65536 readers=4'   one of your own
@@ -56,6 +57,9 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--seeds", default="1-1000", metavar="LIST", help="disks, as 7 or 1-1000 (default 1-1000)")
     p.add_argument("--law", default=",".join(LAWS), metavar="NAMES",
                    help=f"laws to run beside none, of {', '.join(LAWS)} (default all; law is the series')")
+    p.add_argument("--set", choices=SETS, default="any", dest="which",
+                   help="disks of all kinds, those of whose reads some are late for a reason of their own, or those "
+                        "behind a small buffer that the writer fills (default any)")
     p.add_argument("--kernel", metavar="TREE",
                    help="kernel source with block/blk-wbt-law.c (default: the law of the series)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
@@ -190,12 +194,14 @@ def command(args: argparse.Namespace) -> int:
             result = simulate(program, [f"{args.disk} law={law}"], 1)[0]
             print(f"{law:9}" + " ".join(f"{k}={v:g}" for k, v in result.items()))
         return 0
-    cases = [draw(seed) for seed in drawn]
+    cases = [draw(seed, args.which) for seed in drawn]
     if args.hz != HZ:
         cases = [replace(case, load={**case.load, "hz": args.hz}) for case in cases]
     if args.show:
         print("\n".join(f"{case.seed}: {case.words('law')}" for case in cases))
         return 0
+    if args.agree and args.which == "late":
+        raise WbError("--agree: the modelled disk of the kernel does not miss: leave out --set late", 2)
     if args.agree and args.hz != HZ:
         raise WbError(f"--agree: the kernel of the fast lane has HZ={HZ}: leave out --hz", 2)
     if args.agree:

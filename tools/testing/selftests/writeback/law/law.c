@@ -33,7 +33,8 @@ static void law_done(struct wblaw *s, u32 bytes, u64 issued, u64 stamp)
 
 static void law_read(struct wblaw *s, u64 latency)
 {
-	struct wbt_reads *reads = &((struct state *)s->priv)->reads;
+	struct state *state = s->priv;
+	struct wbt_reads *reads = &state->reads;
 
 	/* Nor does the kernel look at them without writes. */
 	if (!s->inflight && !s->held)
@@ -42,6 +43,8 @@ static void law_read(struct wblaw *s, u64 latency)
 	reads->took += latency;
 	reads->most = max(reads->most, latency);
 	reads->nr++;
+	if (latency > state->law.queue)
+		reads->nr_late++;
 }
 
 /* As in blk-wbt.c. */
