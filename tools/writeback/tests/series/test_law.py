@@ -53,6 +53,25 @@ def test_every_replay_is_a_valid_command() -> None:
                                        "rate": given["--rate"], "mib": given["--mib"], "disk": given["--disk"]})
 
 
+@pytest.mark.parametrize("which", ["late", "full"])
+def test_other_sets(which: str, program: Path) -> None:
+    cases = [law.draw(seed, which) for seed in range(1, 41)]
+    assert cases == [law.draw(seed, which) for seed in range(1, 41)] != [law.draw(seed) for seed in range(1, 41)]
+    words = shlex.split(cases[0].replay())
+    cli.parser().parse_args(words[1:])
+    if which == "late":
+        # wbdisk does not miss: so the simulator is what repeats it.
+        assert words[:3] == ["wb", "law", "--disk"] and "miss_ppm=" in words[3] and "law=" not in words[3]
+        reads = law.simulate(program, [case.words("law") for case in cases[:4]], 2)
+        hits = law.simulate(program, [case.words("law", "miss_ppm=0") for case in cases[:4]], 2)
+        assert all(r["p99"] > h["p99"] for r, h in zip(reads, hits, strict=True))
+    else:
+        assert all(c.disk["write_cache"] and c.disk["dies_per_channel"] <= 4 for c in cases)
+        # A read waits for all of the buffer, 100 ms of it and more.
+        reads = law.simulate(program, [case.words("none") for case in cases[:4]], 2)
+        assert all(r["p99"] > 90 for r in reads)
+
+
 def test_a_disk_whose_times_are_known(program: Path) -> None:
     """Nothing but the tags: 32 requests of 1280 KiB are in front of a read; all is written at the link's rate."""
     none = one(program, "none", FIFO)
@@ -175,6 +194,7 @@ def test_agree(program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["law", "--law", "nonsense"]) == 2
     assert cli.main(["law", "--disk", "disk=nonsense"]) == 2
+    assert cli.main(["law", "--set", "late", "--agree", "--seeds", "1"]) == 2
     assert cli.main(["law", "--disk", "colour=1"]) == 2
     assert "colour=1" in capsys.readouterr().err
     with pytest.raises(WbError, match=r"blk-wbt-law\.c is missing"):
