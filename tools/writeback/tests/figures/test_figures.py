@@ -194,6 +194,29 @@ def test_another_model_of_disks(root: Path) -> None:
     blocks.disk_hash.cache_clear()
 
 
+def test_another_script(root: Path) -> None:
+    """Stock has no patches that change: what a new part of a test finds there must be seen."""
+    script = root / SELFTESTS.relative_to(ROOT) / "replay/read-latency.sh"
+    script.parent.mkdir(parents=True)
+
+    def why(text: str) -> list[str]:
+        script.write_text(text)
+        blocks.script_hash.cache_clear()
+        block = blocks.read_spec(root)["reads"]
+        return [blocks.stale(block, want, blocks.read_data(root)[want], root) for want in block.wants()]
+
+    # Rows from before scripts were kept.
+    assert not any(why("# a comment\ntrue\n"))
+    data = blocks.read_data(root)
+    for want, entry in data.items():
+        entry.script = blocks.script_hash(want.cell, root)
+        assert entry.script
+    blocks.write_data(data, root)
+    assert not any(why("# another comment\ntrue\n"))
+    assert all(text.endswith("with another read-latency.sh") for text in why("false\n"))
+    blocks.script_hash.cache_clear()
+
+
 def test_another_cpu_of_the_exact_lane(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "CPU", "max")
     assert not problems(root)

@@ -69,7 +69,7 @@ class Entry:
     """What was measured: per metric a value for each seed, None for a metric that such a run does not have.
 
     base: the pinned version of the kernel's source.  patches: a hash per folder.  disk: a hash of wbdisk's models.
-    cpu: of the exact lane.
+    cpu: of the exact lane.  script: a hash of the case's script; empty: not known.
     """
 
     base: str
@@ -78,6 +78,7 @@ class Entry:
     metrics: dict[str, list[float] | None] = field(default_factory=dict)
     disk: str = ""
     cpu: str = ""
+    script: str = ""
 
 
 Data = dict[Want, Entry]
@@ -182,7 +183,7 @@ def write_data(data: Data, root: Path = ROOT) -> None:
         one = {"cell": want.cell, "kernel": want.kernel, "lane": want.lane, "base": entry.base,
                "patches": dict(sorted(entry.patches.items())), "seeds": entry.seeds,
                "metrics": dict(sorted(entry.metrics.items())), "disk": entry.disk,
-               **({"cpu": entry.cpu} if entry.cpu else {})}
+               **{k: v for k, v in (("cpu", entry.cpu), ("script", entry.script)) if v}}
         files.setdefault(want.cell.split()[0], []).append(json.dumps(one))
     for old in (root / DATA).glob("*.json"):
         if old.name != PICTURES and old.stem not in files:
@@ -227,6 +228,18 @@ def disk_hash(root: Path = ROOT) -> str:
     return digest.hexdigest()[:12]
 
 
+@functools.cache
+def script_hash(cell: str, root: Path = ROOT) -> str:
+    """Hash of the script of a cell's case, less its comments; empty for what is no case.
+
+    A patched kernel is measured again when its patches change, stock only when its base does: what a new part of a
+    test finds there is not seen otherwise.
+    """
+    scripts = sorted((root / SELFTESTS.relative_to(ROOT)).glob(f"*/{cell.split()[0]}.sh"))
+    lines = [line for path in scripts for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12] if lines else ""
+
+
 def base_version(line: str) -> str:
     """The pinned version of a line's source."""
     return upstream.pins(line)["VERSION"]
@@ -246,6 +259,8 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
         return f"{what} was measured on {entry.base}, not {base_version(want.line)}"
     if entry.disk != disk_hash(root):
         return f"{what} was measured with other models of disks"
+    if entry.script and entry.script != script_hash(want.cell, root):
+        return f"{what} was measured with another {want.cell.split()[0]}.sh"
     if entry.cpu != cpu_of(want):
         return f"{what} was measured on {entry.cpu or 'no named CPU'}, not {cpu_of(want) or 'any'}"
     if not want.stock:

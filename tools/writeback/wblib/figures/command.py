@@ -117,7 +117,7 @@ def _measure(block: Block, want: Want, every: Iterable[Block]) -> Entry:
     patches = {} if want.stock else {f: blocks.patches_hash(f, want.line) for f in PATCH_DIRS}
     return Entry(blocks.base_version(want.line), patches, seeds,
                  {n: [row[n] for row in rows] if all(n in row for row in rows) else None for n in names},
-                 blocks.disk_hash(), blocks.cpu_of(want))
+                 blocks.disk_hash(), blocks.cpu_of(want), blocks.script_hash(want.cell))
 
 
 def _metrics(result: Result) -> dict[str, float]:
