@@ -53,7 +53,7 @@ def test_every_replay_is_a_valid_command() -> None:
                                        "rate": given["--rate"], "mib": given["--mib"], "disk": given["--disk"]})
 
 
-@pytest.mark.parametrize("which", ["late", "full"])
+@pytest.mark.parametrize("which", ["late", "full", "hits"])
 def test_other_sets(which: str, program: Path) -> None:
     cases = [law.draw(seed, which) for seed in range(1, 41)]
     assert cases == [law.draw(seed, which) for seed in range(1, 41)] != [law.draw(seed) for seed in range(1, 41)]
@@ -67,6 +67,13 @@ def test_other_sets(which: str, program: Path) -> None:
         assert all(r["p99"] > h["p99"] for r, h in zip(reads, hits, strict=True))
     else:
         assert all(c.disk["write_cache"] and c.disk["dies_per_channel"] <= 4 for c in cases)
+    if which == "hits":
+        assert words[:3] == ["wb", "law", "--disk"] and "hit_ppm=" in words[3]
+        # Two of three wait for a tag at most, the others for the buffer.
+        hits, none = ([case.words("none", f"hit_ppm={hit}") for case in cases[:4]] for hit in (660000, 0))
+        reads = zip(law.simulate(program, hits, 2), law.simulate(program, none, 2), strict=True)
+        assert all(hit["p90"] > 100 and hit["p50"] < none["p50"] / 2 for hit, none in reads)
+    elif which == "full":
         # A read waits for all of the buffer, 100 ms of it and more.
         reads = law.simulate(program, [case.words("none") for case in cases[:4]], 2)
         assert all(r["p99"] > 90 for r in reads)
@@ -194,7 +201,8 @@ def test_agree(program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_bad_input(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["law", "--law", "nonsense"]) == 2
     assert cli.main(["law", "--disk", "disk=nonsense"]) == 2
-    assert cli.main(["law", "--set", "late", "--agree", "--seeds", "1"]) == 2
+    for which in ("late", "hits"):
+        assert cli.main(["law", "--set", which, "--agree", "--seeds", "1"]) == 2
     assert cli.main(["law", "--disk", "colour=1"]) == 2
     assert "colour=1" in capsys.readouterr().err
     with pytest.raises(WbError, match=r"blk-wbt-law\.c is missing"):

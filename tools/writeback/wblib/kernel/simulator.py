@@ -55,9 +55,9 @@ class Case:
     def replay(self) -> str:
         """The command that runs it with the whole kernel; steps of the rate are left out.
 
-        wbdisk does not miss: such a disk is run by the simulator alone.
+        wbdisk neither misses nor hits: such a disk is run by the simulator alone.
         """
-        if "miss_ppm" in self.load:
+        if {"miss_ppm", "hit_ppm"} & self.load.keys():
             return shlex.join(["wb", "law", "--disk", self.words("law").rpartition(" ")[0]])
         # KiB of a request and such are the disk's, the rest is the load.
         disk = ",".join(f"{k}={v}" for k, v in self.disk.items())
@@ -170,6 +170,12 @@ def _full(seed: int) -> Case:
     return Case(seed, "ssd", disk, load)
 
 
+def _hits(seed: int) -> Case:
+    """One of "full", but some reads hit the disk's own cache and wait for nothing, and readers ask more often."""
+    case, rnd = _full(seed), random.Random(-seed)
+    return replace(case, load={**case.load, "iops": int(_log(rnd, 10, 101)), "hit_ppm": int(rnd.uniform(.3, .9) * 1e6)})
+
+
 def _any(seed: int) -> Case:
     rnd = random.Random(seed)
     kind = rnd.choices(KINDS, (45, 45, 10))[0]
@@ -199,9 +205,9 @@ def _any(seed: int) -> Case:
     return Case(seed, kind, disk, load, steps)
 
 
-# Disks of all kinds; those whose reads are late at any pace; those whose buffer is full. What tells the last two
-# apart is little, so that who changes one must look at the other.
-SETS = {"any": _any, "late": _late, "full": _full}
+# Disks of all kinds; those whose reads are late at any pace; those whose buffer is full, also with reads that do not
+# have to wait for it. What tells all but the first apart is little, so that who changes one must look at the others.
+SETS = {"any": _any, "late": _late, "full": _full, "hits": _hits}
 
 
 def draw(seed: int, which: str = "any") -> Case:

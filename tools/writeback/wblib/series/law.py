@@ -58,8 +58,9 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--law", default=",".join(LAWS), metavar="NAMES",
                    help=f"laws to run beside none, of {', '.join(LAWS)} (default all; law is the series')")
     p.add_argument("--set", choices=SETS, default="any", dest="which",
-                   help="disks of all kinds, those of whose reads some are late for a reason of their own, or those "
-                        "behind a small buffer that the writer fills (default any)")
+                   help="disks of all kinds, those of whose reads some are late for a reason of their own, those "
+                        "behind a small buffer that the writer fills, or the same with reads that need not wait for "
+                        "it (default any)")
     p.add_argument("--kernel", metavar="TREE",
                    help="kernel source with block/blk-wbt-law.c (default: the law of the series)")
     p.add_argument("--disk", metavar="WORDS", help="one disk and load instead of random ones: name=value ...")
@@ -200,8 +201,9 @@ def command(args: argparse.Namespace) -> int:
     if args.show:
         print("\n".join(f"{case.seed}: {case.words('law')}" for case in cases))
         return 0
-    if args.agree and args.which == "late":
-        raise WbError("--agree: the modelled disk of the kernel does not miss: leave out --set late", 2)
+    if args.agree and args.which in ("late", "hits"):
+        raise WbError("--agree: the modelled disk of the kernel neither misses nor hits: leave out "
+                      f"--set {args.which}", 2)
     if args.agree and args.hz != HZ:
         raise WbError(f"--agree: the kernel of the fast lane has HZ={HZ}: leave out --hz", 2)
     if args.agree:

@@ -39,14 +39,14 @@ struct io {
 	struct io *next;
 };
 
-enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START, T_WAIT, T_MISS };
+enum timer { T_READER, T_WINDOW, T_SEND, T_SYNC, T_STEP, T_START, T_WAIT, T_READ };
 
 struct timer_event {
 	u64 when;
 	u64 order;
 	enum timer what;
 	u32 who;
-	struct io *io;	/* of T_MISS */
+	struct io *io;	/* of T_READ */
 };
 
 struct load {
@@ -56,6 +56,8 @@ struct load {
 	u32 run_ms, layout_mib;
 	/* So many reads of a million miss a cache, and take so much longer in the mean. */
 	u32 miss_ppm, miss_ns;
+	/* So many hit the disk's own: they wait for no write. */
+	u32 hit_ppm;
 	u32 hz;		/* ticks per second: a window is a whole number of them */
 	/* link_mbps from a time on; time in ms */
 	u32 step_ms[MAX_STEPS], step_mbps[MAX_STEPS], steps;
@@ -182,6 +184,14 @@ static void to_disk(struct run *r, struct io *io)
 	r->pub.tag_wait += r->pub.now - io->asked;
 	if (io->kind == WRITE_IO && r->ops->sent)
 		r->ops->sent(&r->pub, io->cmd.bytes, &io->stamp);
+	if (io->kind == READ_IO && r->load.hit_ppm && rnd(r) % 1000000 < r->load.hit_ppm) {
+		struct timer_event hit = {
+			.when = r->pub.now + r->cfg.latency_ns, .what = T_READ, .io = io
+		};
+
+		event(r, hit);
+		return;
+	}
 	wbd_sim_queue(&r->sim, &io->cmd, r->pub.now);
 }
 
@@ -416,7 +426,7 @@ static void done(struct run *r, struct io *io)
 /* By the disk: a read that misses takes longer. */
 static void served(struct run *r, struct io *io)
 {
-	struct timer_event miss = { .what = T_MISS, .io = io };
+	struct timer_event miss = { .what = T_READ, .io = io };
 
 	if (io->kind != READ_IO || !r->load.miss_ppm ||
 	    rnd(r) % 1000000 >= r->load.miss_ppm) {
@@ -466,7 +476,7 @@ static void on_timer(struct run *r, struct timer_event e)
 	case T_START:
 		writer(r);
 		break;
-	case T_MISS:
+	case T_READ:
 		done(r, e.io);
 		break;
 	}
@@ -516,7 +526,7 @@ static const struct key keys[] = {
 	CFG(rotational), CFG(jitter_ppm),
 	LOAD(readers), LOAD(iops), LOAD(mib), LOAD(syncs), LOAD(host_ns), LOAD(seed), LOAD(hz),
 	LOAD(idle_ms), LOAD(open), LOAD(limit_kib), LOAD(io_kib), LOAD(run_ms), LOAD(layout_mib),
-	LOAD(miss_ppm), LOAD(miss_ns),
+	LOAD(miss_ppm), LOAD(miss_ns), LOAD(hit_ppm),
 };
 
 static const struct wblaw_ops *const laws[] = {
@@ -651,9 +661,10 @@ static void one_case(char *line)
 	qsort(r->lat, r->lats, sizeof(u64), compare);
 	qsort(r->due_lat, r->due_lats, sizeof(u64), compare);
 	qsort(r->sync_lat, r->sync_lats, sizeof(u64), compare);
-	printf("drain_s=%.6f reads=%u p50=%.4f p99=%.4f p9995=%.4f max=%.4f ",
+	printf("drain_s=%.6f reads=%u p50=%.4f p90=%.4f p99=%.4f p9995=%.4f max=%.4f ",
 	       (r->over - r->start) / 1e9, r->lats, at(r->lat, r->lats, .5),
-	       at(r->lat, r->lats, .99), at(r->lat, r->lats, .9995), at(r->lat, r->lats, 1));
+	       at(r->lat, r->lats, .9), at(r->lat, r->lats, .99), at(r->lat, r->lats, .9995),
+	       at(r->lat, r->lats, 1));
 	printf("due_p9995=%.4f syncs=%u sync_p99=%.4f\n", at(r->due_lat, r->due_lats, .9995),
 	       r->sync_lats, at(r->sync_lat, r->sync_lats, .99));
 	fflush(stdout);
