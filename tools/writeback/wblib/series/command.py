@@ -149,7 +149,7 @@ def checkpatch(patch: Path) -> str:
 
 
 def lint() -> Iterator[tuple[str, str]]:
-    """(check, problem) for 'make lint', problem "" when all is well; nothing to build or extract when empty.
+    """(check, problem) for 'make lint', problem "" when all is well; nothing to build.
 
     Every line's patches are looked at; those of a line whose source cannot be had are not applied.
     """
@@ -162,6 +162,8 @@ def lint() -> Iterator[tuple[str, str]]:
             continue
         yield f"{line}: order", ""
         try:
+            # Or each set of this line reads all of the tarball for its few files.
+            upstream.stock(upstream.of_line(line))
             yield f"{line}: round trip", worktree.round_trip(line=line)
         except upstream.NoBase as exc:
             say(f"{line}: SKIPPED: {exc}")
