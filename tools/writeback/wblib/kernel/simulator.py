@@ -52,12 +52,13 @@ class Case:
         """What read-latency calls its kind of disk."""
         return {"fifo": "fifo", "ssd": "sata", "hdd": "hdd"}[self.kind]
 
-    def replay(self) -> str:
-        """The command that runs it with the whole kernel; steps of the rate are left out.
+    def only_simulated(self) -> bool:
+        """Whether the kernel's wbdisk cannot be it: that neither misses nor hits."""
+        return bool({"miss_ppm", "hit_ppm"} & self.load.keys())
 
-        wbdisk neither misses nor hits: such a disk is run by the simulator alone.
-        """
-        if {"miss_ppm", "hit_ppm"} & self.load.keys():
+    def replay(self) -> str:
+        """The command that runs it with the whole kernel, if that can; steps of the rate are left out."""
+        if self.only_simulated():
             return shlex.join(["wb", "law", "--disk", self.words("law").rpartition(" ")[0]])
         # KiB of a request and such are the disk's, the rest is the load.
         disk = ",".join(f"{k}={v}" for k, v in self.disk.items())
