@@ -28,6 +28,13 @@ QEMU = "qemu-system-x86_64"
 SILENT_S = 900
 SILENT_IDLE = 0.01
 BASE_ARGS = "console=ttyS0 quiet panic=-1 nokaslr norandmaps mitigations=off tsc=reliable"
+# One instruction is a nanosecond, and idle time is skipped.  rr=record is there for its
+# lock, which keeps the main loop from the clock while the virtual CPU executes; nothing is
+# to be replayed.  Without it, the main loop can find the CPU halted before the CPU's thread
+# has counted its last instructions, three or so, and skip that much too far.  QEMU has
+# it for one virtual CPU only.
+ICOUNT = "shift=0,sleep=off"
+ICOUNT_LOCK = ",rr=record,rrfile=/dev/null"
 # For guests whose clock is the host's: on a busy host the kernel sees no tick in the
 # time it waits for one and panics, "IO-APIC + timer doesn't work!"; and a host that stops
 # QEMU for longer than 21 s is no stall of RCU.
@@ -92,7 +99,8 @@ def host_cpu() -> str:
 
 def _accelerator(guest: Guest) -> list[str]:
     if guest.lane == "exact":
-        return ["-accel", "tcg", "-cpu", guest.cpu, "-icount", "shift=0,sleep=off", "-seed", str(guest.seed),
+        icount = ICOUNT + (ICOUNT_LOCK if guest.smp == 1 else "")
+        return ["-accel", "tcg", "-cpu", guest.cpu, "-icount", icount, "-seed", str(guest.seed),
                 "-rtc", "base=2026-01-01,clock=vm"]
     if guest.lane == "nested":
         return ["-accel", "tcg,thread=multi", "-cpu", guest.cpu]
@@ -132,17 +140,20 @@ def command(guest: Guest, out: Path) -> list[str]:
     ]
 
 
-def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], None] | None = None) -> Outcome:
+def run(guest: Guest, out: Path, *, timeout_s: float, tick: Callable[[float], None] | None = None,
+        preload: Path | None = None) -> Outcome:
     """Run ``guest`` with its files in ``out``; never raises for what the guest does.
 
     timeout_s: wall seconds after which the guest is killed.  tick: called about
-    once a second with the elapsed wall seconds.
+    once a second with the elapsed wall seconds.  preload: into QEMU; the fast lane has its own.
     """
     out.mkdir(parents=True, exist_ok=True)
     if guest.disk is not None:
         with (out / "disk.img").open("wb") as f:
             f.truncate(guest.disk_gib << 30)
     argv = command(guest, out)
+    if preload is not None:
+        argv = ["env", f"LD_PRELOAD={preload}", *argv]
     try:
         with uml.one_cpu() if guest.lane == "fast" else contextlib.nullcontext([]) as prefix:
             problem, wall = execute([*prefix, *argv], out, timeout_s=timeout_s, tick=tick)

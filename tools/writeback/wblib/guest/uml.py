@@ -46,16 +46,16 @@ _lock = threading.Lock()
 _guests: Counter[int] = Counter()
 
 
-def shim() -> Path:
-    """guest/umlhost.c as a shared object, built once for each content."""
-    source = GUEST / "umlhost.c"
-    made = BUILD / "guest" / f"umlhost-{sha256_text(source.read_text())[:12]}.so"
+def shim(name: str = "umlhost") -> Path:
+    """guest/``name``.c, to be preloaded, as a shared object; built once for each content."""
+    source = GUEST / f"{name}.c"
+    made = BUILD / "guest" / f"{name}-{sha256_text(source.read_text())[:12]}.so"
     if not made.exists():
-        with lock("umlhost"):
+        with lock(name):
             made.parent.mkdir(parents=True, exist_ok=True)
             temp = made.with_suffix(".tmp")
             run([need("gcc", "gcc"), "-O2", "-Wall", "-shared", "-fPIC", "-o", temp, source, "-ldl"],
-                what="building umlhost.so")
+                what=f"building {name}.so")
             temp.replace(made)
     return made
 
