@@ -22,6 +22,8 @@
 #	remount	with nodelalloc while blocks are delayed: i_blocks counts them
 #	journalled	a file with chattr +j is dirty when a remount ends or begins delalloc, with
 #		which its data are not journalled, and is then written again
+#	private	chattr changes whether a file's data are journalled: what a process wrote to
+#		its private mapping of the file stays
 #	switch	a remount ends dioread_nolock while data is on its way to unwritten blocks,
 #		then a block of theirs is overwritten, or one that fallocate put behind
 #		them is written
@@ -86,7 +88,7 @@ readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
 	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
-	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [journalled]=8 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
+	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [journalled]=8 [private]=4 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
 )
@@ -98,7 +100,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount journalled switch direct zeroed discarded partial shrunk page quota trim
+case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount journalled private switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -823,6 +825,23 @@ test_journalled() {
 		done
 	fi
 	run_journalled nodelalloc delalloc
+}
+
+# run_private(options) - two results
+run_private() {
+	local change file
+	fresh "$1" || die "cannot mount ext4"
+	file=$MNT/private
+	for change in +j -j; do
+		check "private $1: a mapping keeps what was written to it, chattr $change" \
+			"$WB_DIR/private_mapping" "$file" chattr "$change" "$file"
+	done
+	disk_teardown
+}
+
+test_private() {
+	run_private delalloc
+	run_private nodelalloc
 }
 
 test_switch() {
