@@ -27,7 +27,7 @@ readonly MISSED_US=1 MET_US=100000000 THROTTLE_S=15 GOES_ON_S=5
 readonly PAUSE=.05	# seconds between files
 # Short of tags, so that held writes are merged in the scheduler.
 readonly MERGED=(link_mbps=100 queue_depth=4 latency_ns=300000)
-readonly COST_MBPS=100 COST_IOPS=20000 COST_S=10
+readonly COST_MBPS=100 COST_IOPS=20000 COST_READ_IOPS=200 COST_S=10
 readonly COST_QOS="enable=1 ctrl=user rpct=95 rlat=2000 wpct=95 wlat=20000 min=50 max=200"
 
 about title "throttling by bytes: io.stat, io.latency and io.cost see held writes as any others"
@@ -38,9 +38,9 @@ about series
 measures cgroup_stat_ratio ratio lower "bytes written by io.stat over those of the files"
 case_parse "$@"
 
-# read_start() - a reader that the disk satisfies, which does not spin as fio does
+# read_start(IOPS) - a reader that the disk satisfies, which does not spin as fio does
 read_start() {
-	start "$WB_DIR/open_reader" "$READ_FILE" "$READER_IOPS" 600 "${OPT[seed]}"
+	start cgroup_exec reader "$WB_DIR/open_reader" "$READ_FILE" "$1" 600 "${OPT[seed]}"
 	READER=$STARTED
 }
 
@@ -97,7 +97,7 @@ test_split() {
 	fresh fifo ext4 none "" "${SPLIT[@]}"
 	of_disk wb-writer/io.latency "target=$MET_US"
 	of_disk wb-writer/io.max "wiops=$WIOPS"
-	read_start
+	read_start "$READER_IOPS"
 	write_files
 	ratio=$(calc "$(io_stat writer wbytes) / ($FILES * $FILE_MIB * $MIB)")
 	metric cgroup_stat_ratio "$ratio"
@@ -137,12 +137,12 @@ test_cost() {
 	fi
 	of_disk io.cost.qos "$COST_QOS"
 	of_disk io.cost.model "ctrl=user model=linear rbps=${COST_MBPS}000000 rseqiops=$COST_IOPS rrandiops=$COST_IOPS wbps=${COST_MBPS}000000 wseqiops=$COST_IOPS wrandiops=$COST_IOPS"
-	readers_start
+	read_start "$COST_READ_IOPS"
 	for i in 0 1 2; do
 		cgroup_run writer dd if=/dev/zero of="$DISK_DEV" bs=64k count=512 seek=$((i * 1000)) conv=notrunc,fsync status=none ||
 			die "cannot write"
 	done
-	readers_stop
+	read_stop
 	sync
 	sleep "$COST_S"
 	check "cost: io.cost charged the cgroup" \
