@@ -193,10 +193,11 @@ def kselftest(seed: int) -> Iterator[Verdict]:
 
 
 # What says that the series does on mainline what it does on LTS: the reference rows, and what each set mends.
-MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency disk=sata", "wbt-kunit", "ext4-kunit",
-            "dirty-kunit",
+MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency disk=sata", "wbt-kunit", "wbt-cgroup",
+            "ext4-kunit", "dirty-kunit",
             *(f"ext4-endio part={part}" for part in (
-                "nospace", "convert", "ioerror", "rewrite", "switch", "direct", "partial", "page", "quota", "trim")),
+                "nospace", "convert", "ioerror", "rewrite", "private", "switch", "direct", "partial", "page", "quota",
+                "trim")),
             "ext4-inline", "ext4-powercut", "dirty-limits", "dirty-time part=stick")
 # Random work that must lose nothing: the stock kernel of that line does.
 MAINLINE_PATCHED = ("ext4-model", "powercut cuts=20", "log-writes")
