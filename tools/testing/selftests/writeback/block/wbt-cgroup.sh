@@ -38,9 +38,11 @@ about series
 measures cgroup_stat_ratio ratio lower "bytes written by io.stat over those of the files"
 case_parse "$@"
 
-# read_start(IOPS) - a reader that the disk satisfies, which does not spin as fio does
+READER=
+
+# read_start(IOPS, [seconds]) - a reader that the disk satisfies, which does not spin as fio does
 read_start() {
-	start cgroup_exec reader "$WB_DIR/open_reader" "$READ_FILE" "$1" 600 "${OPT[seed]}"
+	start cgroup_exec reader "$WB_DIR/open_reader" "$READ_FILE" "$1" "${2:-600}" "${OPT[seed]}"
 	READER=$STARTED
 }
 
@@ -85,15 +87,16 @@ small_files() {
 }
 
 goes_on() {
-	local before
+	local before after
 	before=$(stat -c %s "$WB_OUT/small")
 	sleep "$GOES_ON_S"
-	note "in $GOES_ON_S s $(($(stat -c %s "$WB_OUT/small") - before)) files after $before"
-	[ "$(stat -c %s "$WB_OUT/small")" -gt "$before" ]
+	after=$(stat -c %s "$WB_OUT/small")
+	note "in $GOES_ON_S s $((after - before)) files after $before"
+	[ "$after" -gt "$before" ]
 }
 
 test_split() {
-	local ratio writer reader
+	local ratio writer
 	fresh fifo ext4 none "" "${SPLIT[@]}"
 	of_disk wb-writer/io.latency "target=$MET_US"
 	of_disk wb-writer/io.max "wiops=$WIOPS"
@@ -110,11 +113,10 @@ test_split() {
 	of_disk wb-writer/io.max wiops=max
 	of_disk wb-reader/io.latency "target=$MISSED_US"
 	: > "$WB_OUT/small"
-	start cgroup_exec reader "$WB_DIR/open_reader" "$READ_FILE" "$READER_IOPS" "$THROTTLE_S" "${OPT[seed]}"
-	reader=$STARTED
+	read_start "$READER_IOPS" "$THROTTLE_S"
 	start cgroup_run writer small_files
 	writer=$STARTED
-	wait "$reader"
+	wait "$READER"
 	check "latency: a cgroup with few writes left to it goes on" goes_on
 	touch "$WB_OUT/stop"
 	wait "$writer"
