@@ -16,6 +16,10 @@
 #		done, there is no block for a split, and zeros would replace the second
 #	collapse	a hole between two extents is collapsed, which merges them, while the first is
 #		under I/O; there is no block for a split when the second is written
+#	ahead	write() took the last blocks, unwritten, and there is none to split them for
+#		what writeback submits, or msync
+#	reserved	all that is free is reserved for delayed blocks, and the tree needs one,
+#		too: fsync ends
 #	ioerror	the disk refuses the data of unwritten blocks
 #	rewrite	that disk is well again, and the same data, still in memory, is written again,
 #		also as data to be journalled
@@ -87,7 +91,7 @@ readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
-	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ahead]=4 [reserved]=2 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [journalled]=8 [private]=4 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
@@ -100,7 +104,7 @@ about wall 60
 about programs awk blockdev chattr cmp dd debugfs dmsetup fallocate filefrag fstrim mke2fs e2fsck xfs_io xfs_quota setpriv
 about kernel QUOTA QFMT_V2 BLK_DEV_DM
 about series
-case_parts nospace sequence beside convert neighbour collapse ioerror rewrite remount journalled private switch direct zeroed discarded partial shrunk page quota trim
+case_parts nospace sequence beside convert neighbour collapse ahead reserved ioerror rewrite remount journalled private switch direct zeroed discarded partial shrunk page quota trim
 measures endio_lost_X count lower \
 	"blocks of 4 KiB that are not there afterwards, with or without an error from fsync"
 case_parse "$@"
@@ -153,10 +157,10 @@ run_nospace() {
 	disk_teardown
 }
 
-# root_full() - FILE with all but one of the extents that fit into the root of its tree
+# root_full([options]) - FILE with all but one of the extents that fit into the root of its tree
 root_full() {
 	local i
-	fresh delalloc || die "no file system"
+	fresh "${1:-delalloc}" || die "no file system"
 	FILE=$MNT/file
 	for ((i = 0; i < ROOT_EXTENTS - 1; i++)); do
 		dd if=/dev/zero of="$FILE" bs=4K count=1 seek=$((i * 4)) conv=notrunc,fsync status=none
@@ -316,6 +320,62 @@ run_collapse() {
 	blocks verify "$FILE" $((first + pages)) "$pages" 1 "$log.verify"
 	check "collapse: what was written behind it, or an error" honest "$log.late" "$log.verify"
 	check "collapse: no old data" no_stale "$log.verify"
+	disk_teardown
+}
+
+# last_blocks(options, MiB) - so much is free, and FILE needs a block of the tree soon
+last_blocks() {
+	root_full "$1"
+	ext4_falloc "$MNT/spare" 0 "$2m" || die "no space"
+	ext4_fill || die "not full"
+	rm "$MNT/spare"
+	sync -f "$MNT"
+	set_dirty background_bytes $((512 << 20))
+	set_dirty bytes $((800 << 20))
+}
+
+# taken(log) - bytes that write() took of FILE and that are not there after a remount
+taken() {
+	echo $(($(sed -n 's|^wrote \([0-9]*\)/.*|\1|p' "$1") - $(tr -dc B < "$FILE" | wc -c)))
+}
+
+# run_ahead(MiB, [KiB]) - two results; so much is written alone first
+run_ahead() {
+	local options=nodelalloc,dioread_nolock log=$WB_OUT/ahead_$1 what lost
+	what="ahead: $1 MiB${2:+, $2 KiB first}"
+	last_blocks "$options" "$1"
+	xfs_io -c "pwrite -S 0x42 -b $1m 1m $1m" "$FILE" > "$log"
+	[ -z "${2:-}" ] || xfs_io -c "mmap -rw 1m $2k" -c "msync -s 1m $2k" "$FILE"
+	sync "$FILE"
+	ext4_remount "$options" || die "cannot mount again"
+	lost=$(taken "$log")
+	metric "endio_lost_ahead_$1" "$lost"
+	check "$what: what write() took is there" [ "$lost" -eq 0 ]
+	umount_fs "$MNT"
+	check "$what: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
+	disk_teardown
+}
+
+# run_reserved(MiB) - two results
+run_reserved() {
+	local log=$WB_OUT/reserved pid i ends=no synced=no
+	last_blocks delalloc "$1"
+	xfs_io -c "pwrite -S 0x42 -b $1m 1m $1m" "$FILE" > "$log"
+	# Short of space, the flusher begins, and what it has written is converted.
+	sleep 3
+	sync "$FILE" &
+	pid=$!
+	for ((i = 0; i < 30; i++)); do
+		sleep .1
+		kill -0 "$pid" 2> /dev/null || { ends=yes; break; }
+	done
+	note "reserved: $(commits) commits"
+	check "reserved: fsync ends" [ "$ends" = yes ]
+	# With space it does.
+	[ "$ends" = yes ] || rm "$MNT/fill0"
+	! wait "$pid" || synced=yes
+	ext4_remount delalloc || die "cannot mount again"
+	check "reserved: the data, or an error" eval "[ $synced = no ] || [ $(taken "$log") -eq 0 ]"
 	disk_teardown
 }
 
@@ -795,6 +855,15 @@ test_neighbour() {
 
 test_collapse() {
 	run_collapse
+}
+
+test_ahead() {
+	run_ahead 16
+	run_ahead 1 64
+}
+
+test_reserved() {
+	run_reserved 16
 }
 
 test_ioerror() {
