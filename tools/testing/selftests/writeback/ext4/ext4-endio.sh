@@ -365,7 +365,7 @@ run_reserved() {
 	sleep 3
 	sync "$FILE" &
 	pid=$!
-	for ((i = 0; i < 30; i++)); do
+	for ((i = 0; i < 200; i++)); do
 		sleep .1
 		kill -0 "$pid" 2> /dev/null || { ends=yes; break; }
 	done
