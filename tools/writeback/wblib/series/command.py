@@ -136,8 +136,6 @@ def checkpatch(patch: Path) -> str:
     ignore = ["FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID", "MISSING_FIXES_TAG"]
     if any(name.startswith("include/trace/") for name in patchqueue.touched(patch)):
         ignore += ["OPEN_ENDED_LINE", "PARENTHESIS_ALIGNMENT"]  # how every TRACE_EVENT is written
-    if "block/blk-merge.c" in patchqueue.touched(patch):
-        ignore.append("PARENTHESIS_ALIGNMENT")  # how that file is written
     if '"ext4: rework fast commit commit path"' in patch.read_text(errors="replace"):
         ignore.append("REPEATED_WORD")  # the title of a commit that is mended
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as words:
