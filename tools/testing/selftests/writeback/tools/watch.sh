@@ -121,9 +121,10 @@ share_low=$SHARE_LOW share_high=$SHARE_HIGH limit=$((32 * MB)) slept_low=500
 if [[ ${OPT[disk]} = dev:* ]]; then
 	# Real time: emulated Python takes a minute for a report where the host is busy.
 	RETRY_FOR=240
-	# QEMU's disk is not much slower than dd there: little has to be too much.  In real
-	# time a pause that begins in the 2 s, and the reading of the trace, may be outside.
-	share_low=0 share_high=200 limit=$((4 * MB)) slept_low=1
+	# QEMU's disk is faster than an emulated dd: what one write() dirties has to be too
+	# much.  In real time a pause that begins in the 2 s, and the reading of the trace,
+	# may be outside.
+	share_low=0 share_high=200 limit=$((128 * 1024)) slept_low=1
 else
 	OPT[disk-set]=${OPT[disk-set]:-link_mbps=$LINK_MBPS}
 fi
