@@ -358,17 +358,14 @@ run_ahead() {
 
 # run_reserved(MiB) - two results
 run_reserved() {
-	local log=$WB_OUT/reserved pid i ends=no synced=no
+	local log=$WB_OUT/reserved pid ends=no synced=no
 	last_blocks delalloc "$1"
 	xfs_io -c "pwrite -S 0x42 -b $1m 1m $1m" "$FILE" > "$log"
 	# Short of space, the flusher begins, and what it has written is converted.
 	sleep 3
 	sync "$FILE" &
 	pid=$!
-	for ((i = 0; i < 200; i++)); do
-		sleep .1
-		kill -0 "$pid" 2> /dev/null || { ends=yes; break; }
-	done
+	! tasks_end 20 "$pid" || ends=yes
 	note "reserved: $(commits) commits"
 	check "reserved: fsync ends" [ "$ends" = yes ]
 	# With space it does.
