@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""README and Documentation: their commands, options, links and targets of make exist; nothing is left to fill in."""
+"""README and Documentation: their commands, options, links and targets of make exist; commands can be pasted;
+nothing is left to fill in.
+"""
 
 import re
 import shlex
+import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,8 @@ DIRECTORY = ROOT / "Documentation"
 PAGES = [ROOT / "README", *sorted(DIRECTORY.glob("*.md"))]
 # What stands for a word of the reader's.
 PLACES = {"CASE": "read-latency", "NAME": "read-latency", "SUITE": "block", "SET": "block-fixes", "...": ""}
+# How the blocks begin that are no commands.
+SAMPLES = ("dirty MiB", "results/", "read    die", "guide.md")
 
 
 def code(text: str) -> list[str]:
@@ -54,6 +60,28 @@ def test_commands_exist(path: Path) -> None:
 
 def test_all_pages_have_commands() -> None:
     assert sum(len(commands(p)) for p in PAGES) >= 90
+
+
+def blocks_of_commands(path: Path) -> list[str]:
+    """What a reader pastes into a shell: fenced blocks without a language, in README those that are indented."""
+    text = path.read_text()
+    if path.suffix:
+        blocks = [b for language, b in re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S) if not language]
+    else:
+        blocks = [textwrap.dedent(b) for b in re.findall(r"^(?: {4}.*\n)+", text, re.M)]
+    return [b for b in blocks if not b.startswith(SAMPLES)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_commands_can_be_pasted(path: Path) -> None:
+    for block in blocks_of_commands(path):
+        for line in block.splitlines():
+            assert not re.search(r"(^|\S) {2,}[^ #]", line.split(" # ")[0]), f"a remark without '#': {line}"
+        subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+
+
+def test_blocks_of_commands_are_found() -> None:
+    assert sum(len(blocks_of_commands(p)) for p in PAGES) >= 25
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
