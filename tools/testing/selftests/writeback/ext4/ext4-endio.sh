@@ -83,6 +83,9 @@ readonly DISCARDED_PAGES=200
 readonly PARTIAL_KIB=120 PARTIAL_SINGLES=512 PARTIAL_REMOVED_KIB=64
 # Some time to cut the power in
 readonly PARTIAL_LATENCY_NS=200000000
+# A commit takes longer than EXT4_NOSPC_WAIT, 5 s.
+readonly RESERVED_STALL_MS=6000 RESERVED_S=20 RESERVED_SLOW_S=600
+readonly NOSPC_TRIES=10		# EXT4_NOSPC_TRIES of fs/ext4/inode.c
 # Not a number of whole pages
 readonly PAGE_FREE_KIB=6
 readonly TRIM_MIB=8 TRIM_JOURNAL_SECTORS=8192
@@ -91,7 +94,7 @@ readonly LATE_DM=(writeback-late0 writeback-late1 writeback-late)
 readonly LATE_MIB=4
 # How many results each has
 declare -Ar RESULTS=(
-	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ahead]=4 [reserved]=2 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
+	[nospace]=$((4 * ${#EXT4_MOUNTS[@]})) [sequence]=3 [beside]=3 [convert]=4 [neighbour]=5 [collapse]=5 [ahead]=4 [reserved]=6 [ioerror]=$((3 * ${#EXT4_MOUNTS[@]} - 1))
 	[rewrite]=$((2 * ${#EXT4_MOUNTS[@]} + 2)) [remount]=2 [journalled]=8 [private]=4 [switch]=4 [direct]=3 [zeroed]=3 [discarded]=$((4 * 2)) [partial]=18
 	[shrunk]=4 [page]=$((2 * ${#EXT4_MOUNTS[@]}))
 	[quota]=$((3 * ${#EXT4_MOUNTS[@]})) [trim]=5
@@ -356,23 +359,41 @@ run_ahead() {
 	disk_teardown
 }
 
-# run_reserved(MiB) - two results
+# stalls(ms) - the disk stands still for so long, again and again, until STALLS goes
+stalls() {
+	STALLS=$WB_OUT/stalls
+	touch "$STALLS"
+	while [ -e "$STALLS" ]; do
+		wbdisk_set test stall_ms "$1"
+		sleep "$(calc "$1 / 1e3 + 0.01")"
+	done
+}
+
+# run_reserved(MiB, [ms]) - three results; on a disk that stands still for so long, too
 run_reserved() {
-	local log=$WB_OUT/reserved pid ends=no synced=no
+	local log=$WB_OUT/reserved pid ends=no synced=no before what=reserved seconds=$RESERVED_S
+	[ -z "${2:-}" ] || what+=", slow commits" seconds=$RESERVED_SLOW_S
 	last_blocks delalloc "$1"
+	before=$(commits)
 	xfs_io -c "pwrite -S 0x42 -b $1m 1m $1m" "$FILE" > "$log"
 	# Short of space, the flusher begins, and what it has written is converted.
 	sleep 3
+	[ -z "${2:-}" ] || stalls "$2" &
 	sync "$FILE" &
 	pid=$!
-	! tasks_end 20 "$pid" || ends=yes
-	note "reserved: $(commits) commits"
-	check "reserved: fsync ends" [ "$ends" = yes ]
+	! tasks_end "$seconds" "$pid" || ends=yes
+	before=$(($(commits) - before))
+	note "$what: $before commits"
+	check "$what: fsync ends" [ "$ends" = yes ]
 	# With space it does.
 	[ "$ends" = yes ] || rm "$MNT/fill0"
 	! wait "$pid" || synced=yes
+	rm -f "$WB_OUT/stalls"
+	wbdisk_set test stall_ms 0
+	check "$what: no error before $NOSPC_TRIES commits" \
+		eval "[ $synced = yes ] || [ $before -ge $NOSPC_TRIES ]"
 	ext4_remount delalloc || die "cannot mount again"
-	check "reserved: the data, or an error" eval "[ $synced = no ] || [ $(taken "$log") -eq 0 ]"
+	check "$what: the data, or an error" eval "[ $synced = no ] || [ $(taken "$log") -eq 0 ]"
 	disk_teardown
 }
 
@@ -861,6 +882,7 @@ test_ahead() {
 
 test_reserved() {
 	run_reserved 16
+	run_reserved 16 "$RESERVED_STALL_MS"
 }
 
 test_ioerror() {

@@ -169,6 +169,12 @@ test_share() {
 	WRITER=$!
 	# Shares are of the last few periods of 3 s.
 	sleep 20
+	bdi_set max_ratio 1
+	thresh=$(bdi_debug stats | awk '$1 == "BdiDirtyThresh:" { print $2 }')
+	bdi_set max_ratio 100
+	note "threshold of one that writes nothing, with max_ratio 1: $thresh kB"
+	check "as many as have a max_ratio of 1 cannot take all" \
+		holds "$thresh * 1024 / $PAGE <= $(vmstat nr_dirty_threshold) / 100 / 4 + $SLACK_PAGES"
 	cold_write cold_strict_s "a cold device with strict_limit takes data beside a busy one"
 	touch "$WB_OUT/idle"
 	wait "$WRITER"
@@ -306,7 +312,7 @@ need_wbdisk
 cgroups_check
 disk_setup xfs "" "link_mbps=$SLOW_MBPS"
 dirtyable AVAIL
-ktap_set_plan 17
+ktap_set_plan 18
 # Only the limits write data back: it is too young for the periodic flusher.
 set_dirty expire_centisecs 360000
 test_bytes

@@ -18,7 +18,7 @@ readonly MIB=1048576 CPUS=4
 # WB_STAT_BATCH of include/linux/backing-dev.h, with so many CPUs.
 readonly BATCH=24
 readonly PART=$((BATCH - 1))	# pages that a CPU keeps for itself
-readonly FLOOR=$((16 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
+readonly FLOOR=$((12 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
 readonly DISK_MBPS=200 LIMIT_MS=50
 # Below half of the limit, where nobody is held.
 readonly WRITE_MIB=6

@@ -21,7 +21,7 @@
 . "$WB_DIR/lib/tracefs.sh"
 
 readonly MIB=1048576
-readonly FLOOR=$((16 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
+readonly FLOOR=$((12 * MIB))	# DRAIN_FLOOR of mm/page-writeback.c
 
 # At twice the limit nobody may dirty more, but what a writer has begun: a folio of a
 # write of 1 MiB.

@@ -47,7 +47,7 @@ readonly STEP_FROM=200 STEP_TO=10	# MB/s
 # What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 6 s
 # without a writer; of 3 s it would take a minute however the kernel behaves.
 readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
-readonly FLOOR=$((16 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
+readonly FLOOR=$((12 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 
 # Of 250 MiB dirty and 20 MB/s, 16 MiB allowed: the writer has at most a quarter of the
 # rate, and less while dirty_ratelimit comes down with it, so that more than half of
