@@ -232,6 +232,21 @@ def test_throughput(fake: FakeMachine) -> None:
     assert advice(fake, "read-latency")["queue.sda.scheduler"].value is None
 
 
+@pytest.mark.parametrize("scheduler", ["mq-deadline", "bfq"])
+@pytest.mark.parametrize("policy", ["", "[requests] bytes"])
+def test_of_the_queue_throughput_ends_bfq_alone(fake: FakeMachine, scheduler: str, policy: str) -> None:
+    """It had set none, wbt_policy, rotational and wbt_lat_usec, and cited what reads gain by them."""
+    fake.virtual()
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    fake.switch(scheduler)
+    if policy:
+        fake.patched(policy)
+    queue = {k: a for k, a in advice(fake, "throughput").items() if k.startswith("queue.")}
+    assert {k for k, a in queue.items() if a.value is not None} == (
+        {"queue.sda.scheduler"} if scheduler == "bfq" else set())
+    assert queue["queue.sda.max_sectors_kb"].reason
+
+
 def test_unplug(fake: FakeMachine) -> None:
     found = advice(fake, "unplug", measured(20.0))
     assert found["bdi.max_bytes"].value == str(57 * MIB)

@@ -8,7 +8,7 @@ cites.  A setting for which there is neither is not touched.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wbtop.errors import WbError
@@ -205,8 +205,12 @@ def _disk(case: Case, disk: Disk) -> list[Advice]:
         return []  # the time to drain is the bdi's business
     if disk.zoned is not None:
         return _zoned(disk)
-    found = [_scheduler(case, disk), *_wbt(case, disk), _max_sectors(case, disk)]
-    return [a for a in found if a is not None]
+    found = [a for a in (_scheduler(case, disk), *_wbt(case, disk), _max_sectors(case, disk)) if a is not None]
+    if case.goal == "throughput":
+        found = [a if a.value is None or a.current == "bfq" else
+                 replace(a, value=None, reason="it decides how long reads wait, which is not this goal", effect="")
+                 for a in found]
+    return found
 
 
 def _zoned(disk: Disk) -> list[Advice]:
