@@ -279,7 +279,18 @@ def test_database(fake: FakeMachine) -> None:
     assert found["vm.dirty_bytes"].value == str(8 * 47 * MIB)
     # A limit that would only be what it is now is left alone.
     assert "vm.dirty_bytes" not in advice(fake, "database", measured(100.0))
+    assert advice(fake, "database", measured(10.0))["vm.dirty_background_bytes"].value == str(16 * MIB)
+    fake.write("/proc/vmstat", fake.read("/proc/vmstat").replace(str(BACKGROUND), str(128 * MIB // 4096)))
     assert advice(fake, "database", measured(5000.0))["vm.dirty_background_bytes"].value is None
+
+
+def test_database_on_a_fast_disk_stays_within_its_sources(fake: FakeMachine) -> None:
+    """2.8 GiB were "as EDB has 64 or 128 MB", and 22 GiB "as in tuned's postgresql profile", of 512 MiB."""
+    vmstat = fake.read("/proc/vmstat")
+    fake.write("/proc/vmstat", vmstat.replace(str(LIMIT), "13000000").replace(str(BACKGROUND), "6500000"))
+    found = advice(fake, "database", measured(3000.0))
+    assert found["vm.dirty_background_bytes"].value == str(128 * MIB)
+    assert found["vm.dirty_bytes"].value == str(1 << 30)
 
 
 def test_wrong_goal_and_dead_disk(fake: FakeMachine) -> None:
