@@ -399,6 +399,42 @@ def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsy
     assert main([*words, str(tmp_path / "bad.json")]) == 2
 
 
+@pytest.mark.parametrize("known", ["", "m"])
+def test_results_that_do_not_tell_their_machine_are_not_compared(known: str, tmp_path: Path,
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    """No id was the same as no id: "B is worse", of two machines."""
+    for name, made in {"a": one(machine=known), "b": one(machine="")}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    assert main(["field", "--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"),
+                 "--out", str(tmp_path / "o")]) == 2
+    assert "/etc/machine-id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "uninitialized\n"])
+def test_an_image_that_was_not_booted_has_no_machine_id(text: str, tmp_path: Path) -> None:
+    """machine-id(5): what a golden image has instead, which all machines of it would share."""
+    fake = FakeMachine(tmp_path)
+    fake.write("/etc/machine-id", text)
+    assert field.machine_id(fake.machine) == ""
+    fake.write("/sys/class/dmi/id/product_uuid", "u\n")
+    with_uuid = field.machine_id(fake.machine)
+    fake.write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    assert len({"", with_uuid, field.machine_id(fake.machine)}) == 3
+
+
+def test_disks_whose_names_are_swapped_are_the_same(tmp_path: Path) -> None:
+    fake = FakeMachine(tmp_path)
+    fake.stack("sda1", "nvme0n1")
+
+    def disk_id(first: str, second: str) -> str:
+        fake.write("/run/udev/data/b8:0", f"E:ID_SERIAL={first}\n")
+        fake.write("/run/udev/data/b259:0", f"E:ID_SERIAL={second}\n")
+        facts = tune_facts.read(fake.machine, "/srv", "253:0")
+        assert len(facts.disks) == 2
+        return str(field.describe(fake.machine, facts, False)["disk_id"])
+    assert disk_id("A", "B") == disk_id("B", "A") != disk_id("A", "C")
+
+
 @pytest.mark.parametrize("key", ["host", "machine", "fs", "disks", "memory_bytes", "mib", "sides", "time"])
 def test_a_result_that_was_shortened_by_hand(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody had removed his host's name from it before sending: a traceback."""

@@ -30,6 +30,7 @@ from . import page
 from .load import Load, fitting_mib
 
 FORMAT = 1
+NO_ID = "neither /etc/machine-id nor a product_uuid (systemd-machine-id-setup makes the first)"
 KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|queue\.(?:iosched\.)?[a-z_]+|bdi\.[a-z_]+")
 EXAMPLES = """\
 examples:
@@ -171,7 +172,9 @@ def _partners(machine: Machine, file: str) -> list[str]:
 
 def machine_id(machine: Machine) -> str:
     """Tells one machine from another without telling which; /etc/machine-id itself is not to leave the machine."""
-    text = machine.text("/etc/machine-id") or machine.text("/sys/class/dmi/id/product_uuid") or ""
+    text = machine.text("/etc/machine-id") or ""
+    if text in ("", "uninitialized"):  # machine-id(5): of an image that was not booted
+        text = machine.text("/sys/class/dmi/id/product_uuid") or ""
     return hashlib.sha256(b"calm-writeback field " + text.encode()).hexdigest()[:16] if text else ""
 
 
@@ -193,8 +196,8 @@ def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
         "arch": os.uname().machine, "cpu": cpu[1] if cpu else None, "cpus": os.cpu_count(), "memory_bytes": facts.ram,
         "directory": facts.directory, "mountpoint": facts.mountpoint, "source": facts.source, "fs": facts.fs,
         "mount_options": options, "disks": disks, "vm": facts.vm, "cgroup": group, "cgroup_limits": limits,
-        "disk_id": hashlib.sha256("|".join(str(d["identity"] or d["model"]) + str(d["size_bytes"])
-                                           for d in disks).encode()).hexdigest()[:16],
+        "disk_id": hashlib.sha256("|".join(sorted(str(d["identity"] or d["model"]) + str(d["size_bytes"])
+                                                  for d in disks)).encode()).hexdigest()[:16],
     }
     if anonymize:
         for key in ("host", "cmdline", "directory", "mountpoint", "source", "cgroup", "version"):
@@ -333,6 +336,8 @@ def load(path: Path) -> dict[str, Any]:
 def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     """A of both as A and B; WbError when they cannot be compared, notes for what differs besides."""
     f, g = one["facts"], two["facts"]
+    if not (f["machine"] and g["machine"]):
+        raise WbError(f"these are not known to be of one machine, as one had {NO_ID}: nothing to compare", 2)
     for key, what in (("machine", "machines"), ("disk_id", "disks"), ("fs", "file systems")):
         if f[key] != g[key]:
             raise WbError(f"these are of two {what} ({f[key]}, {g[key]}): nothing to compare", 2)
@@ -415,6 +420,8 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
         facts = tune_facts.read(machine, str(directory))
         sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
         described = describe(machine, facts, args.anonymize)
+        if not described["machine"] and not args.b:
+            say(f"  --compare will refuse this result: the machine has {NO_ID}")
         rows: list[dict[str, Any]] = []
         mib = 0
         ended: BaseException | None = None
