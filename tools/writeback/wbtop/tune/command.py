@@ -27,6 +27,8 @@ from .rules import GOALS, HOLD_S, Advice
 
 # Left by podman, Docker and systemd-nspawn.
 CONTAINER = ("/run/.containerenv", "/.dockerenv", "/run/systemd/container")
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: containerd, runc and LXC leave no file.
+HOST_PIDS = "pid:[4026531836]"
 EXAMPLES = """\
 examples:
   wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
@@ -286,10 +288,12 @@ def _need_root(machine: Machine) -> None:
 def _need_host(machine: Machine) -> None:
     """WbError in a container: its settings are the host's, its /etc and the backup in /var go with it."""
     found = next((f for f in CONTAINER if machine.exists(f)), None)
-    if found:
-        raise WbError(f"--apply: this is a container ({found} is there): its settings are those of the host, where "
-                      "neither the next boot nor --undo would know of them: run wb tune on the host (or, if it "
-                      "is none, remove that file)")
+    pids = machine.path("/proc/self/ns/pid")  # not there: a kernel without such namespaces
+    if found or (pids.is_symlink() and str(pids.readlink()) != HOST_PIDS):
+        why, but = (f"{found} is there", " (or, if it is none, remove that file)") if found else \
+            ("its PID namespace is not the host's", "")
+        raise WbError(f"--apply: this is a container ({why}): its settings are those of the host, where neither the "
+                      f"next boot nor --undo would know of them: run wb tune on the host{but}")
 
 
 def check_tuned(machine: Machine, directory: Path) -> None:
