@@ -326,6 +326,26 @@ def test_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("words", "named"), [
+    (["DIR"], "DIR"), (["--a", "vm.dirty_ratio=5", "--repeats", "8"], "--a, --repeats"), (["--b", "x"], "--b"),
+    (["--anonymize"], "--anonymize")])
+def test_what_compare_does_not_look_at_is_wrong_usage(words: list[str], named: str,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """--anonymize most of all: the page had every name."""
+    assert main(["field", *words, "--compare", "a.json", "b.json"]) == 2
+    assert capsys.readouterr().err.startswith(f"wb: {named}: --compare takes two files")
+
+
+def test_the_settings_of_vm_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vm.dirty_expire_centisecs is one by "vm.dirty_...=N"."""
+    with pytest.raises(WbError, match=r"not a setting: vm\.dirty_bytes, vm\.dirty_ratio, vm\.dirty_background_bytes, "
+                       r"vm\.dirty_background_ratio, queue\.NAME or bdi\.NAME, each with =VALUE"):
+        field.settings("vm.dirty_expire_centisecs=500", tune_facts.read(FakeMachine(tmp_path).machine, "/", "8:1"))
+    with pytest.raises(SystemExit):
+        main(["field", "--help"])
+    assert "vm.dirty_bytes=N, vm.dirty_ratio=N, vm.dirty_background_bytes=N," in capsys.readouterr().out
+
+
 def test_the_place_of_the_result_is_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     """Five minutes of measuring had ended with "Permission denied"; a full disk must not lose the result either."""

@@ -116,12 +116,22 @@ def test_apply_is_done_also_for_a_reader_that_has_gone(fake: FakeMachine, tmp_pa
 @pytest.mark.parametrize(("words", "text"), [
     ([], "DIR is missing"), (["/nonexistent"], "no such directory"), (["/proc", "--undo"], "stands alone"),
     (["/etc/passwd"], "not a directory: name one"),
+    (["--undo", "--save", "x", "--max-mib", "64"], "--max-mib, --save: "), (["--undo", "--goal", "unplug"], "--goal: "),
+    (["/tmp", "--no-verify"], "--no-verify: only with --apply"), (["/tmp", "--seeds", "3"], "--seeds: only with --sim"),
+    (["/tmp", "--kernel", "stock"], "--kernel: only with --simulate"),
 ])
 def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *words]) == 2
     err = capsys.readouterr().err
     assert text in err
     assert err.count("\n") == 1
+
+
+def test_a_time_to_hold_that_the_goal_has_not(fake: FakeMachine, tmp_path: Path, m: Path,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    for goal, said in (("read-latency", True), ("unplug", False)):
+        assert tune(fake, tmp_path, m, "--goal", goal, "--hold-seconds", "2") == 0
+        assert ("--hold-seconds: of no effect for read-latency" in capsys.readouterr().err) is said
 
 
 @pytest.mark.parametrize(("words", "allowed"), [

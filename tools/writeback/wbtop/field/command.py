@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop import VERSION, ranges, ranksum
+from wbtop.cli import given
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, uninterrupted
@@ -39,7 +40,8 @@ examples:
   sudo wb field /srv              measure this kernel alone; boot the other one, do it again, then
   wb field --compare a/field.json b/field.json    the two boots, matched by machine id and disk
   sudo wb field /srv --b queue.wbt_lat_usec=0 --repeats 8 --anonymize
-settings: vm.dirty_bytes=N, vm.dirty_ratio=N ..., queue.NAME=VALUE of the disk, bdi.NAME=VALUE
+settings: vm.dirty_bytes=N, vm.dirty_ratio=N, vm.dirty_background_bytes=N,
+vm.dirty_background_ratio=N, queue.NAME=VALUE of the disk, bdi.NAME=VALUE
 Each turn writes the same bytes through the page cache, once beside 4-KiB reads and
 once beside 4-KiB appends with fdatasync.  At most 3 x --max-mib are on the disk at a
 time; all of it is removed, also on Ctrl-C, which keeps the turns that are finished.
@@ -67,7 +69,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--anonymize", action="store_true", help="leave out names: host, paths, model, serial, cgroup")
     p.add_argument("--compare", nargs=2, metavar=("A.json", "B.json"), help="compare two field.json")
     p.add_argument("--json", action="store_true", help="the JSON on stdout, too")
-    p.set_defaults(func=run)
+    p.set_defaults(func=run, default=p.get_default)
 
 
 # ---- settings ---------------------------------------------------------------------------------
@@ -78,7 +80,8 @@ def settings(text: str, facts: Facts) -> dict[str, str]:
     for word in filter(None, text.split(",")):
         key, equals, value = word.partition("=")
         if not equals or not KEY.fullmatch(key) or not re.fullmatch(r"[A-Za-z0-9_.-]+", value):
-            raise WbError(f"{word}: not a setting: vm.dirty_...=N, queue.NAME=VALUE or bdi.NAME=VALUE", 2)
+            raise WbError(f"{word}: not a setting: vm.dirty_bytes, vm.dirty_ratio, vm.dirty_background_bytes, "
+                          "vm.dirty_background_ratio, queue.NAME or bdi.NAME, each with =VALUE", 2)
         group, _, name = key.partition(".")
         name = name.replace(".", "/")
         if group == "bdi" and facts.bdi is None:
@@ -374,6 +377,8 @@ def _place(text: str | None) -> Iterator[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """``wb field``."""
+    if args.compare and (more := given(args, "dir", "a", "b", "repeats", "max_mib", "max_seconds", "anonymize")):
+        raise WbError(f"{', '.join(more)}: --compare takes two files, and of the options --out and --json", 2)
     found = _compared(*args.compare) if args.compare else None
     if not found and not args.dir:
         raise WbError("DIR is missing: a directory on the disk to measure", 2)

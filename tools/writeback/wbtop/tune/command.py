@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop import ranges, ranksum
+from wbtop.cli import given
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, show
@@ -94,7 +95,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--root", default="/", help=argparse.SUPPRESS)
     p.add_argument("--dev", help=argparse.SUPPRESS)
     p.add_argument("--zeros", action="store_true", help=argparse.SUPPRESS)
-    p.set_defaults(func=run, simulate=False, simulator=simulate)
+    p.set_defaults(func=run, simulate=False, simulator=simulate, default=p.get_default)
 
 
 _NEEDED = {f.name for f in fields(Measured) if f.default is MISSING}
@@ -350,12 +351,18 @@ def run(args: argparse.Namespace) -> int:
     if args.simulate and args.simulator is None:
         raise WbError("--simulate needs the project's checkout: run its tools/writeback/wb", 2)
     if args.undo:
-        if args.dir or args.apply or args.simulate or args.tuned:
-            raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
+        if more := given(args, "dir", "goal", "hold_seconds", "max_mib", "max_seconds", "save", "measured", "apply",
+                         "no_verify", "tuned", "simulate", "kernel", "seeds"):
+            raise WbError(f"{', '.join(more)}: --undo stands alone: it restores everything that --apply changed", 2)
         _need_root(machine)
         return _undo(machine, args.json)
     if not args.dir:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
+    for needed, names in (("apply", ["no_verify"]), ("simulate", ["kernel", "seeds"])):
+        if not getattr(args, needed) and (more := given(args, *names)):
+            raise WbError(f"{', '.join(more)}: only with --{needed}", 2)
+    if args.hold_seconds is not None and args.goal not in HOLD_S:
+        say(f"  --hold-seconds: of no effect for {args.goal}")
     if args.apply:
         _need_root(machine)
         _need_host(machine)
