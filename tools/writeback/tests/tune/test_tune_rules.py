@@ -70,6 +70,15 @@ def test_btrfs(fake: FakeMachine, tmp_path: Path) -> None:
     assert facts.bdi.name == "btrfs-2"  # not that of the disk, on which its dirty pages are not counted
 
 
+@pytest.mark.parametrize("devices", ["/dev/sda1:/dev/sdb", "/dev/sdb:/dev/sda1"])
+def test_bcachefs_on_several_disks(fake: FakeMachine, devices: str) -> None:
+    """The last of its devices alone was tuned, without a word."""
+    fake.disk("sdb", "8:16")
+    (fake.root / "sys/class/block/sdb").symlink_to("../../devices/sdb")
+    fake.write("/proc/self/mountinfo", f"30 1 0:55 / /srv rw - bcachefs {devices} rw\n")
+    assert {d.name for d in tune_facts.read(fake.machine, "/srv", "0:55").disks} == {"sda", "sdb"}
+
+
 @pytest.mark.parametrize("name", ["/proc/vmstat", "/proc/zoneinfo"])
 def test_broken_proc(fake: FakeMachine, name: str) -> None:
     fake.write(name, "garbage\n\x00 1 2 3\n")
