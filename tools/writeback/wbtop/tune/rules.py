@@ -184,8 +184,8 @@ def _dirty_database(case: Case) -> list[Advice]:
     found = []
     if limit < now.limit:
         found.append(_vm(
-            case, "dirty_bytes", limit, f"{DB_LIMIT_BY_BACKGROUND} x background, as in tuned's postgresql profile: far "
-            "from background, so that no backend sleeps in balance_dirty_pages()",
+            case, "dirty_bytes", limit, f"{DB_LIMIT_BY_BACKGROUND} x background, the ratio of tuned's postgresql "
+            "profile: far from background, so that no backend sleeps in balance_dirty_pages()",
             f"a checkpoint's fsync has at most {_seconds(case, limit)} of drain in front of it instead of "
             f"{_seconds(case, now.limit)}"))
     return [*found, _vm(
