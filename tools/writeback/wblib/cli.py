@@ -4,6 +4,7 @@
 import argparse
 import importlib
 import os
+import sys
 
 from wblib.base import venv
 from wblib.kernel import upstream
@@ -14,8 +15,10 @@ MODULES = ("run.command", "run.bench", "run.lanes", "results.compare", "run.demo
            "check.tiers", "check.stress", "check.foreign", "guest.shell", "kernel.build", "ship.deb", "series.command",
            "series.law", "figures.command", "wbtop.watch.command", "run.tune", "wbtop.field.command", "ship.package",
            "results.lab")
+# The user's part, which keeps no results to go on from and writes to neither of the rig's places.
+USER = ("watch", "tune", "field")
 # Commands for any machine, which know no base.
-NO_BASE = ("figures", "watch", "tune", "field", "package", "compare", "plot", "report")
+NO_BASE = (*USER, "figures", "package", "compare", "plot", "report")
 EXAMPLES = """\
 examples:
   wb list                                      the cases and their axes
@@ -66,4 +69,8 @@ def main(argv: list[str] | None = None) -> int:
             os.environ["BASE"] = args.base
         return int(args.func(args))
 
-    return guarded(call, " (WB_BUILD and WB_RESULTS say where wb writes)")
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in USER:
+        return guarded(call)
+    return guarded(call, " (WB_BUILD and WB_RESULTS say where wb writes)",
+                   "; finished results are kept, run the same command again to go on")

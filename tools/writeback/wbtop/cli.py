@@ -58,8 +58,17 @@ def _standard_files() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def guarded(call: Callable[[], int], hint: str = "") -> int:
-    """Run ``call`` and turn what it raises into one line on stderr and an exit code."""
+def given(args: argparse.Namespace, *names: str) -> list[str]:
+    """Which of the options are not as by default, whose values ``args.default`` has."""
+    return ["DIR" if n == "dir" else f"--{n.replace('_', '-')}" for n in names
+            if getattr(args, n, None) != args.default(n)]
+
+
+def guarded(call: Callable[[], int], hint: str = "", kept: str = "") -> int:
+    """Run ``call`` and turn what it raises into one line on stderr and an exit code.
+
+    hint: behind an OSError; kept: behind "interrupted".
+    """
     _standard_files()
     # A closed pipe (wb ... | head), a kill or a closed terminal ends quietly, with the same clean-up as Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -73,7 +82,7 @@ def guarded(call: Callable[[], int], hint: str = "") -> int:
         print(f"wb: {_one_line(str(exc))}", file=sys.stderr)
         return exc.code
     except KeyboardInterrupt:
-        print("wb: interrupted; finished results are kept, run the same command again to go on", file=sys.stderr)
+        print(f"wb: interrupted{kept}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -326,6 +326,26 @@ def test_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("words", "named"), [
+    (["DIR"], "DIR"), (["--a", "vm.dirty_ratio=5", "--repeats", "8"], "--a, --repeats"), (["--b", "x"], "--b"),
+    (["--anonymize"], "--anonymize")])
+def test_what_compare_does_not_look_at_is_wrong_usage(words: list[str], named: str,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """--anonymize most of all: the page had every name."""
+    assert main(["field", *words, "--compare", "a.json", "b.json"]) == 2
+    assert capsys.readouterr().err.startswith(f"wb: {named}: --compare takes two files")
+
+
+def test_the_settings_of_vm_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vm.dirty_expire_centisecs is one by "vm.dirty_...=N"."""
+    with pytest.raises(WbError, match=r"not a setting: vm\.dirty_bytes, vm\.dirty_ratio, vm\.dirty_background_bytes, "
+                       r"vm\.dirty_background_ratio, queue\.NAME or bdi\.NAME, each with =VALUE"):
+        field.settings("vm.dirty_expire_centisecs=500", tune_facts.read(FakeMachine(tmp_path).machine, "/", "8:1"))
+    with pytest.raises(SystemExit):
+        main(["field", "--help"])
+    assert "vm.dirty_bytes=N, vm.dirty_ratio=N, vm.dirty_background_bytes=N," in capsys.readouterr().out
+
+
 def test_the_place_of_the_result_is_made_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     """Five minutes of measuring had ended with "Permission denied"; a full disk must not lose the result either."""
@@ -397,6 +417,42 @@ def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsy
         assert main([*words, str(tmp_path / f"{other}.json")]) == 2
     (tmp_path / "bad.json").write_text("{}")
     assert main([*words, str(tmp_path / "bad.json")]) == 2
+
+
+@pytest.mark.parametrize("known", ["", "m"])
+def test_results_that_do_not_tell_their_machine_are_not_compared(known: str, tmp_path: Path,
+                                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    """No id was the same as no id: "B is worse", of two machines."""
+    for name, made in {"a": one(machine=known), "b": one(machine="")}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    assert main(["field", "--compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"),
+                 "--out", str(tmp_path / "o")]) == 2
+    assert "/etc/machine-id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "uninitialized\n"])
+def test_an_image_that_was_not_booted_has_no_machine_id(text: str, tmp_path: Path) -> None:
+    """machine-id(5): what a golden image has instead, which all machines of it would share."""
+    fake = FakeMachine(tmp_path)
+    fake.write("/etc/machine-id", text)
+    assert field.machine_id(fake.machine) == ""
+    fake.write("/sys/class/dmi/id/product_uuid", "u\n")
+    with_uuid = field.machine_id(fake.machine)
+    fake.write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    assert len({"", with_uuid, field.machine_id(fake.machine)}) == 3
+
+
+def test_disks_whose_names_are_swapped_are_the_same(tmp_path: Path) -> None:
+    fake = FakeMachine(tmp_path)
+    fake.stack("sda1", "nvme0n1")
+
+    def disk_id(first: str, second: str) -> str:
+        fake.write("/run/udev/data/b8:0", f"E:ID_SERIAL={first}\n")
+        fake.write("/run/udev/data/b259:0", f"E:ID_SERIAL={second}\n")
+        facts = tune_facts.read(fake.machine, "/srv", "253:0")
+        assert len(facts.disks) == 2
+        return str(field.describe(fake.machine, facts, False)["disk_id"])
+    assert disk_id("A", "B") == disk_id("B", "A") != disk_id("A", "C")
 
 
 @pytest.mark.parametrize("key", ["host", "machine", "fs", "disks", "memory_bytes", "mib", "sides", "time"])

@@ -65,6 +65,8 @@ def test_json(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.Capture
 def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Plain files: of the kernel's behaviour only what test_tune_apply.py does not need.
     fake.queue(scheduler="none")
+    (fake.root / "proc/self/ns").mkdir()
+    (fake.root / "proc/self/ns/pid").symlink_to("pid:[4026531836]")
     before = fake.everything()
     assert tune(fake, tmp_path, m, "--apply") == 0
     assert fake.read("/sys/devices/sda/queue/max_sectors_kb") == "128"
@@ -78,16 +80,21 @@ def test_apply_and_undo(fake: FakeMachine, tmp_path: Path, m: Path, capsys: pyte
     assert "nothing was applied" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["/run/.containerenv", "/.dockerenv", "/run/systemd/container"])
+@pytest.mark.parametrize("file", ["/run/.containerenv", "/.dockerenv", "/run/systemd/container", ""])
 def test_a_container_does_not_set_what_is_the_hosts(fake: FakeMachine, tmp_path: Path, m: Path, file: str,
                                                     capsys: pytest.CaptureFixture[str]) -> None:
     """The settings were the host's; the files of the next boot and the backup stayed in the container."""
     fake.queue(scheduler="none")
-    fake.write(file, "")
+    pid = fake.root / "proc/self/ns/pid"
+    pid.parent.mkdir()
+    pid.symlink_to("pid:[4026531836]" if file else "pid:[4026532281]")  # containerd, runc and LXC leave no file
+    if file:
+        fake.write(file, "")
     before = fake.everything()
     assert tune(fake, tmp_path, m, "--apply") == 1
     err = capsys.readouterr().err
-    assert f"({file} is there)" in err and "on the host" in err and err.count("\n") == 1
+    assert (f"({file} is there)" if file else "(its PID namespace is not the host's)") in err
+    assert "on the host" in err and err.count("\n") == 1
     assert fake.everything() == before
     assert tune(fake, tmp_path, m) == 0
 
@@ -109,12 +116,22 @@ def test_apply_is_done_also_for_a_reader_that_has_gone(fake: FakeMachine, tmp_pa
 @pytest.mark.parametrize(("words", "text"), [
     ([], "DIR is missing"), (["/nonexistent"], "no such directory"), (["/proc", "--undo"], "stands alone"),
     (["/etc/passwd"], "not a directory: name one"),
+    (["--undo", "--save", "x", "--max-mib", "64"], "--max-mib, --save: "), (["--undo", "--goal", "unplug"], "--goal: "),
+    (["/tmp", "--no-verify"], "--no-verify: only with --apply"), (["/tmp", "--seeds", "3"], "--seeds: only with --sim"),
+    (["/tmp", "--kernel", "stock"], "--kernel: only with --simulate"),
 ])
 def test_wrong_usage(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", *words]) == 2
     err = capsys.readouterr().err
     assert text in err
     assert err.count("\n") == 1
+
+
+def test_a_time_to_hold_that_the_goal_has_not(fake: FakeMachine, tmp_path: Path, m: Path,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    for goal, said in (("read-latency", True), ("unplug", False)):
+        assert tune(fake, tmp_path, m, "--goal", goal, "--hold-seconds", "2") == 0
+        assert ("--hold-seconds: of no effect for read-latency" in capsys.readouterr().err) is said
 
 
 @pytest.mark.parametrize(("words", "allowed"), [

@@ -326,6 +326,15 @@ def test_without_serial_number(kernel: Kernel) -> None:
     assert "check it after hardware changes" in kernel.read(UDEV_FILE)
 
 
+def test_udev_compares_a_name_that_has_a_slash(kernel: Kernel) -> None:
+    """KERNEL=="etherd!e0.0" is no disk of udev's, which has put the '/' back that sysfs cannot have."""
+    kernel.disk("etherd!e0.0", "152:0")
+    facts = tune_facts.read(kernel.machine, "/srv", "152:0")
+    tune_apply.apply(kernel.machine, facts, tune_rules.recommend(facts, measured(), "read-latency"))
+    assert kernel.read("/sys/devices/etherd!e0.0/queue/max_sectors_kb") == "128\n"
+    assert 'KERNEL=="etherd/e0.0", ATTR{queue/max_sectors_kb}="128"' in kernel.read(UDEV_FILE)
+
+
 def test_a_scheduler_that_changes_wbt_when_it_comes_back(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel.virtual()
     kernel.queue(rotational="1", wbt_lat_usec="75000")

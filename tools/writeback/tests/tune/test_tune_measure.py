@@ -28,6 +28,15 @@ def test_measures_and_cleans_up(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("count", [10, 99, 100])
+def test_a_p99_of_few_fsyncs_is_none(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the slowest of ten."""
+    monkeypatch.setattr(measure, "_fsyncs", lambda *_: [float(n) for n in range(count)])
+    m = measure.measure(tmp_path, max_mib=16, max_seconds=2)
+    assert m.fsync_p50_us is not None
+    assert (m.fsync_p99_us is None) is (count < 100)
+
+
 def test_the_interval_of_a_median() -> None:
     # The textbook's ranks for the sign test: 1 and 6 of 6, 2 and 9 of 10, 4 and 13 of 16.
     assert measure.median_interval(range(1, 6)) is None

@@ -70,6 +70,15 @@ def test_btrfs(fake: FakeMachine, tmp_path: Path) -> None:
     assert facts.bdi.name == "btrfs-2"  # not that of the disk, on which its dirty pages are not counted
 
 
+@pytest.mark.parametrize("devices", ["/dev/sda1:/dev/sdb", "/dev/sdb:/dev/sda1"])
+def test_bcachefs_on_several_disks(fake: FakeMachine, devices: str) -> None:
+    """The last of its devices alone was tuned, without a word."""
+    fake.disk("sdb", "8:16")
+    (fake.root / "sys/class/block/sdb").symlink_to("../../devices/sdb")
+    fake.write("/proc/self/mountinfo", f"30 1 0:55 / /srv rw - bcachefs {devices} rw\n")
+    assert {d.name for d in tune_facts.read(fake.machine, "/srv", "0:55").disks} == {"sda", "sdb"}
+
+
 @pytest.mark.parametrize("name", ["/proc/vmstat", "/proc/zoneinfo"])
 def test_broken_proc(fake: FakeMachine, name: str) -> None:
     fake.write(name, "garbage\n\x00 1 2 3\n")
@@ -232,6 +241,21 @@ def test_throughput(fake: FakeMachine) -> None:
     assert advice(fake, "read-latency")["queue.sda.scheduler"].value is None
 
 
+@pytest.mark.parametrize("scheduler", ["mq-deadline", "bfq"])
+@pytest.mark.parametrize("policy", ["", "[requests] bytes"])
+def test_of_the_queue_throughput_ends_bfq_alone(fake: FakeMachine, scheduler: str, policy: str) -> None:
+    """It had set none, wbt_policy, rotational and wbt_lat_usec, and cited what reads gain by them."""
+    fake.virtual()
+    fake.queue(rotational="1", wbt_lat_usec="75000")
+    fake.switch(scheduler)
+    if policy:
+        fake.patched(policy)
+    queue = {k: a for k, a in advice(fake, "throughput").items() if k.startswith("queue.")}
+    assert {k for k, a in queue.items() if a.value is not None} == (
+        {"queue.sda.scheduler"} if scheduler == "bfq" else set())
+    assert queue["queue.sda.max_sectors_kb"].reason
+
+
 def test_unplug(fake: FakeMachine) -> None:
     found = advice(fake, "unplug", measured(20.0))
     assert found["bdi.max_bytes"].value == str(57 * MIB)
@@ -264,7 +288,18 @@ def test_database(fake: FakeMachine) -> None:
     assert found["vm.dirty_bytes"].value == str(8 * 47 * MIB)
     # A limit that would only be what it is now is left alone.
     assert "vm.dirty_bytes" not in advice(fake, "database", measured(100.0))
+    assert advice(fake, "database", measured(10.0))["vm.dirty_background_bytes"].value == str(16 * MIB)
+    fake.write("/proc/vmstat", fake.read("/proc/vmstat").replace(str(BACKGROUND), str(128 * MIB // 4096)))
     assert advice(fake, "database", measured(5000.0))["vm.dirty_background_bytes"].value is None
+
+
+def test_database_on_a_fast_disk_stays_within_its_sources(fake: FakeMachine) -> None:
+    """2.8 GiB were "as EDB has 64 or 128 MB", and 22 GiB "as in tuned's postgresql profile", of 512 MiB."""
+    vmstat = fake.read("/proc/vmstat")
+    fake.write("/proc/vmstat", vmstat.replace(str(LIMIT), "13000000").replace(str(BACKGROUND), "6500000"))
+    found = advice(fake, "database", measured(3000.0))
+    assert found["vm.dirty_background_bytes"].value == str(128 * MIB)
+    assert found["vm.dirty_bytes"].value == str(1 << 30)
 
 
 def test_wrong_goal_and_dead_disk(fake: FakeMachine) -> None:

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeMachine, measured
 
+from wblib import cli as rig
 from wblib.ship import package
+from wbtop import cli as user
 
 TOP = Path(__file__).resolve().parents[2] / "wbtop"
 
@@ -92,3 +95,20 @@ def test_names_that_the_locale_cannot_print(encoding: str, tmp_path: Path) -> No
                           env={**os.environ, "PYTHONIOENCODING": encoding}, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"nothing was changed" in done.stdout
+
+
+@pytest.mark.parametrize(("main", "word", "results"), [(user.main, "watch", False), (rig.main, "watch", False),
+                                                       (rig.main, "list", True)])
+def test_the_hints_of_the_rig_are_for_its_commands(main: Callable[[list[str]], int], word: str, results: bool,
+                                                   monkeypatch: pytest.MonkeyPatch,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    """wb watch, Ctrl-C: "finished results are kept", and a full disk was WB_BUILD's."""
+    def raises(error: BaseException) -> str:
+        def run(_args: object) -> int:
+            raise error
+        monkeypatch.setattr("wbtop.watch.command.run", run)
+        monkeypatch.setattr("wblib.run.command.list_command", run)
+        assert main([word])
+        return capsys.readouterr().err
+    assert ("results are kept" in raises(KeyboardInterrupt())) is results
+    assert ("WB_RESULTS" in raises(OSError(28, "No space left on device"))) is results

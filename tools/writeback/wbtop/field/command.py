@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop import VERSION, ranges, ranksum
+from wbtop.cli import given
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, uninterrupted
@@ -30,6 +31,7 @@ from . import page
 from .load import Load, fitting_mib
 
 FORMAT = 1
+NO_ID = "neither /etc/machine-id nor a product_uuid (systemd-machine-id-setup makes the first)"
 KEY = re.compile(r"vm\.dirty_(?:background_)?(?:bytes|ratio)|queue\.(?:iosched\.)?[a-z_]+|bdi\.[a-z_]+")
 EXAMPLES = """\
 examples:
@@ -38,7 +40,8 @@ examples:
   sudo wb field /srv              measure this kernel alone; boot the other one, do it again, then
   wb field --compare a/field.json b/field.json    the two boots, matched by machine id and disk
   sudo wb field /srv --b queue.wbt_lat_usec=0 --repeats 8 --anonymize
-settings: vm.dirty_bytes=N, vm.dirty_ratio=N ..., queue.NAME=VALUE of the disk, bdi.NAME=VALUE
+settings: vm.dirty_bytes=N, vm.dirty_ratio=N, vm.dirty_background_bytes=N,
+vm.dirty_background_ratio=N, queue.NAME=VALUE of the disk, bdi.NAME=VALUE
 Each turn writes the same bytes through the page cache, once beside 4-KiB reads and
 once beside 4-KiB appends with fdatasync.  At most 3 x --max-mib are on the disk at a
 time; all of it is removed, also on Ctrl-C, which keeps the turns that are finished.
@@ -66,7 +69,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--anonymize", action="store_true", help="leave out names: host, paths, model, serial, cgroup")
     p.add_argument("--compare", nargs=2, metavar=("A.json", "B.json"), help="compare two field.json")
     p.add_argument("--json", action="store_true", help="the JSON on stdout, too")
-    p.set_defaults(func=run)
+    p.set_defaults(func=run, default=p.get_default)
 
 
 # ---- settings ---------------------------------------------------------------------------------
@@ -77,7 +80,8 @@ def settings(text: str, facts: Facts) -> dict[str, str]:
     for word in filter(None, text.split(",")):
         key, equals, value = word.partition("=")
         if not equals or not KEY.fullmatch(key) or not re.fullmatch(r"[A-Za-z0-9_.-]+", value):
-            raise WbError(f"{word}: not a setting: vm.dirty_...=N, queue.NAME=VALUE or bdi.NAME=VALUE", 2)
+            raise WbError(f"{word}: not a setting: vm.dirty_bytes, vm.dirty_ratio, vm.dirty_background_bytes, "
+                          "vm.dirty_background_ratio, queue.NAME or bdi.NAME, each with =VALUE", 2)
         group, _, name = key.partition(".")
         name = name.replace(".", "/")
         if group == "bdi" and facts.bdi is None:
@@ -171,7 +175,9 @@ def _partners(machine: Machine, file: str) -> list[str]:
 
 def machine_id(machine: Machine) -> str:
     """Tells one machine from another without telling which; /etc/machine-id itself is not to leave the machine."""
-    text = machine.text("/etc/machine-id") or machine.text("/sys/class/dmi/id/product_uuid") or ""
+    text = machine.text("/etc/machine-id") or ""
+    if text in ("", "uninitialized"):  # machine-id(5): of an image that was not booted
+        text = machine.text("/sys/class/dmi/id/product_uuid") or ""
     return hashlib.sha256(b"calm-writeback field " + text.encode()).hexdigest()[:16] if text else ""
 
 
@@ -193,8 +199,8 @@ def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
         "arch": os.uname().machine, "cpu": cpu[1] if cpu else None, "cpus": os.cpu_count(), "memory_bytes": facts.ram,
         "directory": facts.directory, "mountpoint": facts.mountpoint, "source": facts.source, "fs": facts.fs,
         "mount_options": options, "disks": disks, "vm": facts.vm, "cgroup": group, "cgroup_limits": limits,
-        "disk_id": hashlib.sha256("|".join(str(d["identity"] or d["model"]) + str(d["size_bytes"])
-                                           for d in disks).encode()).hexdigest()[:16],
+        "disk_id": hashlib.sha256("|".join(sorted(str(d["identity"] or d["model"]) + str(d["size_bytes"])
+                                                  for d in disks)).encode()).hexdigest()[:16],
     }
     if anonymize:
         for key in ("host", "cmdline", "directory", "mountpoint", "source", "cgroup", "version"):
@@ -333,6 +339,8 @@ def load(path: Path) -> dict[str, Any]:
 def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     """A of both as A and B; WbError when they cannot be compared, notes for what differs besides."""
     f, g = one["facts"], two["facts"]
+    if not (f["machine"] and g["machine"]):
+        raise WbError(f"these are not known to be of one machine, as one had {NO_ID}: nothing to compare", 2)
     for key, what in (("machine", "machines"), ("disk_id", "disks"), ("fs", "file systems")):
         if f[key] != g[key]:
             raise WbError(f"these are of two {what} ({f[key]}, {g[key]}): nothing to compare", 2)
@@ -369,6 +377,8 @@ def _place(text: str | None) -> Iterator[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """``wb field``."""
+    if args.compare and (more := given(args, "dir", "a", "b", "repeats", "max_mib", "max_seconds", "anonymize")):
+        raise WbError(f"{', '.join(more)}: --compare takes two files, and of the options --out and --json", 2)
     found = _compared(*args.compare) if args.compare else None
     if not found and not args.dir:
         raise WbError("DIR is missing: a directory on the disk to measure", 2)
@@ -415,6 +425,8 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
         facts = tune_facts.read(machine, str(directory))
         sides = {"A": settings(args.a, facts), **({"B": settings(args.b, facts)} if args.b else {})}
         described = describe(machine, facts, args.anonymize)
+        if not described["machine"] and not args.b:
+            say(f"  --compare will refuse this result: the machine has {NO_ID}")
         rows: list[dict[str, Any]] = []
         mib = 0
         ended: BaseException | None = None

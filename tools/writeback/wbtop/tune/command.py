@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop import ranges, ranksum
+from wbtop.cli import given
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import LOCK, alone, say, show
@@ -27,6 +28,8 @@ from .rules import GOALS, HOLD_S, Advice
 
 # Left by podman, Docker and systemd-nspawn.
 CONTAINER = ("/run/.containerenv", "/.dockerenv", "/run/systemd/container")
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: containerd, runc and LXC leave no file.
+HOST_PIDS = "pid:[4026531836]"
 EXAMPLES = """\
 examples:
   wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
@@ -92,7 +95,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser], simulate:
     p.add_argument("--root", default="/", help=argparse.SUPPRESS)
     p.add_argument("--dev", help=argparse.SUPPRESS)
     p.add_argument("--zeros", action="store_true", help=argparse.SUPPRESS)
-    p.set_defaults(func=run, simulate=False, simulator=simulate)
+    p.set_defaults(func=run, simulate=False, simulator=simulate, default=p.get_default)
 
 
 _NEEDED = {f.name for f in fields(Measured) if f.default is MISSING}
@@ -286,10 +289,12 @@ def _need_root(machine: Machine) -> None:
 def _need_host(machine: Machine) -> None:
     """WbError in a container: its settings are the host's, its /etc and the backup in /var go with it."""
     found = next((f for f in CONTAINER if machine.exists(f)), None)
-    if found:
-        raise WbError(f"--apply: this is a container ({found} is there): its settings are those of the host, where "
-                      "neither the next boot nor --undo would know of them: run wb tune on the host (or, if it "
-                      "is none, remove that file)")
+    pids = machine.path("/proc/self/ns/pid")  # not there: a kernel without such namespaces
+    if found or (pids.is_symlink() and str(pids.readlink()) != HOST_PIDS):
+        why, but = (f"{found} is there", " (or, if it is none, remove that file)") if found else \
+            ("its PID namespace is not the host's", "")
+        raise WbError(f"--apply: this is a container ({why}): its settings are those of the host, where neither the "
+                      f"next boot nor --undo would know of them: run wb tune on the host{but}")
 
 
 def check_tuned(machine: Machine, directory: Path) -> None:
@@ -346,12 +351,18 @@ def run(args: argparse.Namespace) -> int:
     if args.simulate and args.simulator is None:
         raise WbError("--simulate needs the project's checkout: run its tools/writeback/wb", 2)
     if args.undo:
-        if args.dir or args.apply or args.simulate or args.tuned:
-            raise WbError("--undo stands alone: it restores everything that --apply changed", 2)
+        if more := given(args, "dir", "goal", "hold_seconds", "max_mib", "max_seconds", "save", "measured", "apply",
+                         "no_verify", "tuned", "simulate", "kernel", "seeds"):
+            raise WbError(f"{', '.join(more)}: --undo stands alone: it restores everything that --apply changed", 2)
         _need_root(machine)
         return _undo(machine, args.json)
     if not args.dir:
         raise WbError("DIR is missing: a directory on the disk to tune", 2)
+    for needed, names in (("apply", ["no_verify"]), ("simulate", ["kernel", "seeds"])):
+        if not getattr(args, needed) and (more := given(args, *names)):
+            raise WbError(f"{', '.join(more)}: only with --{needed}", 2)
+    if args.hold_seconds is not None and args.goal not in HOLD_S:
+        say(f"  --hold-seconds: of no effect for {args.goal}")
     if args.apply:
         _need_root(machine)
         _need_host(machine)

@@ -208,7 +208,8 @@ def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
     if dev is None:
         dev = device_number(machine, directory)
     mountpoint, fs, source = mount_of(machine, dev)
-    name = _disk_name(machine, dev, source)
+    sources = source.split(":") if fs == "bcachefs" else [source]  # of several devices: /dev/sda:/dev/sdb
+    name = _disk_name(machine, dev, sources[0])
     if name is None:
         raise WbError(f"{directory}: no disk of this machine is below its file system "
                       f"({fs or 'unknown'}, {source or dev}): there is nothing to tune here"
@@ -219,7 +220,8 @@ def read(machine: Machine, directory: str, dev: str | None = None) -> Facts:
     vm = {k: v for k in DIRTY_KNOBS if (v := machine.number(f"{VM}/{k}")) is not None}
     total = machine.keyed("/proc/meminfo").get("MemTotal", 0) << 10
     disk_dev = machine.text(f"/sys/block/{name}/dev") or ""
-    named, tops = _btrfs(machine, source) if fs == "btrfs" else (None, [])
+    named, tops = _btrfs(machine, source) if fs == "btrfs" else \
+        (None, [d for s in sources if (d := _disk_name(machine, dev, s)) is not None])
     # The file system's own before that of its disk: that is where its dirty pages are counted.
     bdi = (_read_bdi(machine, named) if named else None) or _read_bdi(machine, dev) or _named_bdi(machine, fs, dev) \
         or _read_bdi(machine, disk_dev)

@@ -435,7 +435,7 @@ def measure(directory: Path, *, max_mib: int, max_seconds: float, zeros: bool = 
     return Measured(
         mib=wrote, seconds=round(time.monotonic() - start, 1), direct=direct, write_mbps=round(second, 2),
         write_first_mbps=round(first, 2), read_p50_us=_q(idle, 0.5), read_p99_us=_q(idle, 0.99),
-        fsync_p50_us=_q(syncs, 0.5, 10), fsync_p99_us=_q(syncs, 0.99, 10), loaded_p50_us=_q(loaded, 0.5, 10),
+        fsync_p50_us=_q(syncs, 0.5, 10), fsync_p99_us=_q(syncs, 0.99), loaded_p50_us=_q(loaded, 0.5, 10),
         loaded_p99_us=_q(loaded, 0.99), loaded_max_us=_q(loaded, 1, 1),
         loaded_drain_mbps=round(median(rounds.drain), 2) if rounds.drain else None, loaded_mib=more,
         loaded_stable=rounds.stable() if rounds.drain else None, loaded_p50_us_each=rounds.of_all("p50"),

@@ -37,7 +37,8 @@ def _match(facts: Facts, disk: str) -> str:
     found = next((d for d in facts.disks if d.name == disk), None)
     if found is not None and found.identity is not None:
         return f'ENV{{{found.identity[0]}}}=="{found.identity[1]}"'
-    return f'KERNEL=="{disk}"'
+    name = disk.replace("!", "/")  # device_set_sysname_and_sysnum() of systemd does that before it compares
+    return f'KERNEL=="{name}"'
 
 
 def _rules(before: str | None) -> dict[str, dict[str, str]]:
