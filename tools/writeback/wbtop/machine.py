@@ -136,8 +136,18 @@ def nvme_head(name: str) -> str | None:
     return f"{match[1]}{match[2]}" if match else None
 
 
+def takes_requests(machine: Machine, disk: str) -> bool:
+    """True if ``disk`` has a queue of requests, and is not one that hands on bios as they come (md, LVM, LUKS).
+
+    Multipath of the device mapper has one, and its paths refuse requests that are above their own limits.
+    """
+    return machine.exists(f"/sys/block/{disk}/mq")
+
+
 def lower_disks(machine: Machine, disk: str) -> list[str]:
     """The disks at the bottom of ``disk`` (device mapper, md, multipath NVMe): itself when nothing is below."""
+    if takes_requests(machine, disk):
+        return [disk]
     slaves = machine.names(f"/sys/block/{disk}/slaves")
     if not slaves:
         return [n for n in machine.names("/sys/block") if nvme_head(n) == disk] or [disk]

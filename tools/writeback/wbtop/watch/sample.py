@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of
+from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of, takes_requests
 
 from .taskstats import Taskstats
 
@@ -307,7 +307,9 @@ def _turns(machine: Machine, name: str) -> bool | None:
 
 def _queues(machine: Machine, name: str) -> Iterator[dict[str, Any]]:
     """The settings of the queues that decide how long a read of ``name`` waits; zoned: the kind of zones, if any."""
-    for disk in lower_disks(machine, name):
+    # A path of multipath gets its requests from the map, as the map's queue makes them.
+    maps = [n for n in machine.names(f"/sys/block/{name}/holders") if takes_requests(machine, n)]
+    for disk in maps or lower_disks(machine, name):
         queue = f"/sys/block/{disk}/queue"
         zoned = machine.choice(f"{queue}/zoned")
         yield {"name": disk, "rotational": _turns(machine, disk), "zoned": None if zoned == "none" else zoned,
