@@ -121,6 +121,16 @@ def dirty(machine: Machine) -> Dirty | None:
                  v["nr_dirty_background_threshold"] * PAGE)
 
 
+def sysfs_name(name: str) -> str:
+    """A disk's name as sysfs has it: etherd/e0.0 of /dev and /proc/diskstats is /sys/block/etherd!e0.0."""
+    return name.replace("/", "!")
+
+
+def dev_name(name: str) -> str:
+    """A disk's name in /sys/block as /dev, /proc/diskstats and udev's KERNEL have it."""
+    return name.replace("!", "/")
+
+
 def disk_of(machine: Machine, dev: str) -> str | None:
     """Name in /sys/block of the disk that the block device ``dev`` ("8:1") is or is a part of."""
     link = machine.path(f"/sys/dev/block/{dev}")

@@ -181,6 +181,9 @@ def test_reads_wait_only_behind_writeback(more: dict[str, Any], wrong: bool) -> 
      "echo bytes > /sys/block/sdb/queue/wbt_policy; or TUNE (max_sectors_kb 128 on sdb)"),
     ([queue("sda", rotational=True), queue("nvme0n1", wbt_policy="bytes")],
      "wbt_policy of nvme0n1 is bytes already; TUNE"),
+    ([queue("sda", scheduler=None, max_sectors_kb=None, rotational=None)],  # could not be read
+     "the series' wbt_policy=bytes; without it TUNE (scheduler none, max_sectors_kb 128 on sda)"),
+    ([queue("pmem0", scheduler=None)], "the series' wbt_policy=bytes; without it TUNE (max_sectors_kb 128 on pmem0)"),
     ([queue("sda", zoned="host-managed")], "for zoned disks, as sda, no setting of the queue was measured to help")])
 def test_what_helps_is_said_of_the_lower_disks(queues: list[dict[str, Any]], fix: str) -> None:
     """It was "max_sectors_kb 128 on dm-0", which has no queue of its own, and what was set already."""

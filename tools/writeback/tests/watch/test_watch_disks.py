@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which disks' queues count below a stack, and disks whose names or number are unusual."""
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_machine import FakeMachine
 
-from wbtop.machine import lower_disks
+from wbtop.machine import dev_name, lower_disks, sysfs_name
 from wbtop.watch import sample
+from wbtop.watch.report import Traced, report
 
 
 @pytest.fixture(name="fake")
@@ -41,3 +44,37 @@ def test_bios_go_through_other_stacks(fake: FakeMachine) -> None:
     above(fake, "dm-0", "253:0", "sda", "sdb")
     assert lower_disks(fake.machine, "dm-0") == ["sda", "sdb"]
     assert [q["name"] for q in sample._queues(fake.machine, "sda")] == ["sda"]
+
+
+def stat(dev: str, name: str, reads: int, read_ms: int, kb: int) -> str:
+    """A line of /proc/diskstats."""
+    return f" {dev.replace(':', ' ')} {name} {reads} 0 {reads * 8} {read_ms} {kb} 0 {kb * 2} 30 0 40 80\n"
+
+
+def between(fake: FakeMachine, looks: tuple[dict[str, str], dict[str, str]], **reads: list[float]) -> dict[str, Any]:
+    """The report of 10 s, with files as the two ``looks`` have them and the times of reads by device number."""
+    samples = []
+    for at, files in zip((0.0, 10.0), looks, strict=True):
+        for name, text in files.items():
+            fake.write(name, text)
+        samples.append(dataclasses.replace(sample.sample(fake.machine, counters=False), time=at))
+    times = {dev.replace("_", ":"): found for dev, found in reads.items()}
+    return report(*samples, Traced((), 0, times, lambda _: None, {}))
+
+
+def test_a_name_with_a_slash_is_a_directory_with_another_sign(fake: FakeMachine) -> None:
+    """AoE, cciss, rd: no setting was found, and "what helps without it is set on etherd/e0.0" was said."""
+    assert (sysfs_name("etherd/e0.0"), dev_name("etherd!e0.0")) == ("etherd!e0.0", "etherd/e0.0")
+    fake.disk("etherd!e0.0", "152:0", **{"queue/scheduler": "[mq-deadline] none", "inflight": "0 7",
+                                         "queue/wbt_policy": "[requests] bytes"})
+    fake.write("/sys/class/bdi/152:0/strict_limit", "0\n")
+    found = between(fake, ({"/proc/diskstats": stat("152:0", "etherd/e0.0", 100, 50, 10)},
+                           {"/proc/diskstats": stat("152:0", "etherd/e0.0", 200, 9050, 409600)}))
+    device = next(d for d in found["devices"] if d["bdi"] == "152:0")
+    assert (device["name"], device["inflight_writes"], device["rotational"], device["wbt_policy"]) == (
+        "etherd/e0.0", 7, False, "requests")
+    assert device["queues"] == [{"name": "etherd!e0.0", "rotational": False, "zoned": None,
+                                 "scheduler": "mq-deadline", "wbt_policy": "requests", "max_sectors_kb": 1280}]
+    assert found["diagnosis"]["fix"] == (
+        "echo bytes > /sys/block/etherd!e0.0/queue/wbt_policy; or wb tune DIR --goal read-latency "
+        "(scheduler none, max_sectors_kb 128 on etherd!e0.0)")

@@ -67,8 +67,10 @@ def _to_set(queues: list[dict[str, Any]]) -> str:
     """What wb tune would set, where it is not so; what is not known counts as the kernel's default."""
     lines = []
     for q in queues:
-        values = [*(["scheduler none"] if q.get("scheduler", "mq-deadline") == "mq-deadline" else []),
-                  *(["max_sectors_kb 128"] if (q.get("max_sectors_kb", 1280) or 0) > 128 else [])]
+        known = q.get("max_sectors_kb") is not None  # every queue that can be read has it; not so a scheduler (pmem)
+        scheduler, kb = (q["scheduler"], q["max_sectors_kb"]) if known else ("mq-deadline", 1280)
+        values = [*(["scheduler none"] if scheduler == "mq-deadline" else []),
+                  *(["max_sectors_kb 128"] if kb > 128 else [])]
         lines += [f"{', '.join(values)} on {q['name']}"] if values else []
     return "; ".join(lines)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of, takes_requests
+from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of, sysfs_name, takes_requests
 
 from .taskstats import Taskstats
 
@@ -236,7 +236,7 @@ def _diskstats(machine: Machine) -> dict[str, tuple[str, DiskStat]]:
         if len(f) < 14 or not all(x.isdigit() for x in (*f[:2], *f[3:14])):
             continue
         n = [int(x) for x in f[3:14]]
-        inflight = (machine.text(f"/sys/block/{f[2]}/inflight") or "").split()
+        inflight = (machine.text(f"/sys/block/{sysfs_name(f[2])}/inflight") or "").split()
         writes = int(inflight[1]) if len(inflight) == 2 and inflight[1].isdigit() else 0
         found[f"{f[0]}:{f[1]}"] = (f[2], DiskStat(n[0], n[2] * SECTOR, n[3], n[4], n[6] * SECTOR, writes))
     return found
@@ -324,7 +324,8 @@ def _devices(machine: Machine) -> dict[str, Device]:
     found = {}
     for bdi in machine.names("/sys/class/bdi"):
         name, stat = stats.get(bdi, (bdi, None))
-        what = _block_what(machine, name) if stat else _mount_what(bdi, mounts)
+        disk = sysfs_name(name)
+        what = _block_what(machine, disk) if stat else _mount_what(bdi, mounts)
         if _NO_DISK.fullmatch(name):
             continue
         debug = numbers_of(machine.text(f"/sys/kernel/debug/bdi/{bdi}/stats") or "")
@@ -334,11 +335,11 @@ def _devices(machine: Machine) -> dict[str, Device]:
             name=name, bdi=bdi, stat=stat, dirty=_kilo(debug, "BdiReclaimable"),
             writeback=_kilo(debug, "BdiWriteback"), bandwidth=_kilo(debug, "BdiWriteBandwidth"),
             drain=_drain(machine, bdi), limited=_limited(machine, bdi),
-            wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
+            wbt=machine.keyed(f"/sys/kernel/debug/block/{disk}/rqos/wbt/bytes") if stat else {},
             throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
             what=what, limits=_limits(machine, bdi),
-            policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
-            rotational=_turns(machine, name) if stat else None, written=_kilo(debug, "BdiWritten"),
-            queues=tuple(_queues(machine, name)) if stat else (),
+            policy=machine.choice(f"/sys/block/{disk}/queue/wbt_policy") if stat else None,
+            rotational=_turns(machine, disk) if stat else None, written=_kilo(debug, "BdiWritten"),
+            queues=tuple(_queues(machine, disk)) if stat else (),
         )
     return found
