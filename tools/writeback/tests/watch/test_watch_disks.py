@@ -78,3 +78,36 @@ def test_a_name_with_a_slash_is_a_directory_with_another_sign(fake: FakeMachine)
     assert found["diagnosis"]["fix"] == (
         "echo bytes > /sys/block/etherd!e0.0/queue/wbt_policy; or wb tune DIR --goal read-latency "
         "(scheduler none, max_sectors_kb 128 on etherd!e0.0)")
+
+
+WAITED = [300.0] * 970 + [900_000.0] * 30
+
+
+def burst(fake: FakeMachine, bdi: str, bdi_kb: int = 400_000, read_ms: int = 8050) -> dict[str, Any]:
+    """A burst of writeback, counted at ``bdi``, that is over when the report is made; sda writes it."""
+    fake.write("/sys/devices/sda/inflight", "0 0\n")
+    looks = []
+    for kb, reads, ms in ((0, 100, 50), (400_000, 2100, read_ms)):
+        counted = {"8:0": 0, bdi: kb * bdi_kb // 400_000}
+        looks.append({"/proc/diskstats": stat("8:0", "sda", reads, ms, kb) + stat("253:0", "dm-0", reads, ms, kb),
+                      **{f"/sys/kernel/debug/bdi/{b}/stats": "BdiWriteback: 0 kB\nBdiReclaimable: 0 kB\n"
+                         f"BdiWritten: {n} kB\nBdiWriteBandwidth: 200000 kBps\n" for b, n in counted.items()},
+                      f"/sys/class/bdi/{bdi}/strict_limit": "0\n"})
+    return between(fake, (looks[0], looks[1]), **{"8_0": WAITED})
+
+
+@pytest.mark.parametrize(("bdi", "kb", "waits"), [
+    ("8:0", 400_000, True), ("253:0", 400_000, True), ("btrfs-1", 400_000, True),
+    ("253:0", 4000, False),  # of journals only
+    ("0:53", 400_000, False), ("cifs-1", 400_000, False)])  # over the network
+def test_a_burst_that_is_over_is_seen_below_a_stack(fake: FakeMachine, bdi: str, kb: int, waits: bool) -> None:
+    """Writeback is counted where the file system is, reads where the disk is: "nothing is held up" with LVM."""
+    above(fake, "dm-0", "253:0", "sda")
+    found = [f["what"] for f in burst(fake, bdi, kb)["findings"]]
+    assert found == (["reads of sda wait behind writeback: up to 900 ms while 41 MB/s are written"] if waits else [])
+
+
+def test_a_burst_of_another_stack_is_not_that_disks(fake: FakeMachine) -> None:
+    fake.disk("sdb", "8:16")
+    above(fake, "dm-0", "253:0", "sdb")
+    assert burst(fake, "253:0")["findings"] == []

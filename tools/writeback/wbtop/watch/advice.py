@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from wbtop.machine import sysfs_name
+
 # A read of an idle disk that does not rotate is far below, one behind a burst of writeback above.
 SLOW_READ_US = 20_000
 # One that rotates takes 20 ms by itself: a seek and a turn, behind another read or two.  75 ms is what wbt takes
@@ -20,6 +22,8 @@ SLEPT_PCT = 5.0
 LONG_SYNC_S = 10
 # A disk that drains has at least this much of its estimated rate, in s, under writeback.
 DRAINING_S = 0.05
+# Backing devices that have no disk but are on some of this machine: those of file systems with disks of their own.
+LOCAL = ("btrfs-", "bcachefs-", "zfs")
 
 
 def _mib(value: float) -> str:
@@ -40,6 +44,14 @@ def _writes_back(device: dict[str, Any]) -> bool:
         or (device.get("writeback_rate") or 0) > BUSY_BYTES
 
 
+def _above_writes_back(device: dict[str, Any], devices: list[dict[str, Any]]) -> bool:
+    """Whether writeback was counted for this disk at the device mapper, md or file system above it."""
+    return (device["write_rate"] or 0) > BUSY_BYTES and any(
+        (d.get("writeback_rate") or 0) > BUSY_BYTES
+        and (d["name"].startswith(LOCAL) or sysfs_name(device["name"]) in (q["name"] for q in d.get("queues") or []))
+        for d in devices)
+
+
 def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     """Reads that wait behind writeback: the disk with the slowest."""
     def worst(device: dict[str, Any]) -> float:
@@ -49,7 +61,8 @@ def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     def slow(device: dict[str, Any]) -> bool:
         return worst(device) >= (SLOW_READ_ROTATING_US if device.get("rotational") else SLOW_READ_US)
 
-    busy = [d for d in report["devices"] if slow(d) and _writes_back(d)]
+    devices = report["devices"]
+    busy = [d for d in devices if slow(d) and (_writes_back(d) or _above_writes_back(d, devices))]
     if not busy:
         return None
     d = max(busy, key=worst)
