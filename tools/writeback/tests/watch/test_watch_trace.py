@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The text of tracepoints, as 6.12 prints it, and the life of the private instances."""
 
+import errno
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -124,7 +127,8 @@ def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def rmdir(self: Path) -> None:
         if self.parent.name == "instances":
-            import shutil
+            if any(os.path.realpath(f).startswith(f"{self}/") for f in Path("/proc/self/fd").iterdir()):
+                raise OSError(errno.EBUSY, "Device or resource busy", str(self))
             shutil.rmtree(self)
         else:
             real_rmdir(self)
@@ -135,19 +139,25 @@ def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def instances(top: Path) -> list[str]:
-    return sorted(p.name for p in (top / "instances").iterdir())
+    """Their names, without what makes them different in each container."""
+    return sorted(re.sub(r"-[0-9a-f]{8}-", "-", p.name) for p in (top / "instances").iterdir())
+
+
+def instance(top: Path, what: str) -> Path:
+    """Ours."""
+    return next((top / "instances").glob(f"wb-watch-{os.getpid()}-*{what}"))
 
 
 def test_instances_come_and_go(tracefs: Path, tmp_path: Path) -> None:
     with Trace(Machine(tmp_path)) as trace:
         assert instances(tracefs) == [f"wb-watch-{os.getpid()}-reads", f"wb-watch-{os.getpid()}-sleeps"]
-        mine = tracefs / "instances" / f"wb-watch-{os.getpid()}-sleeps"
+        mine = instance(tracefs, "sleeps")
         assert (mine / watch_trace.SLEEP_EVENT / "filter").read_text() == "pause > 0"
         assert (mine / "tracing_on").read_text() == "1"
         (mine / "trace_pipe").write_text(sleep() + "\n" + sleep()[:40])
         found, _, _ = trace.sleeps()
         assert len(found) == 1  # the second line is not whole yet
-        (tracefs / "instances" / f"wb-watch-{os.getpid()}-reads" / "trace").write_text("\n".join([
+        (instance(tracefs, "reads") / "trace").write_text("\n".join([
             block("block_bio_queue", 1.0), block("block_rq_complete", 1.0005)]))
         assert list(trace.reads()[0]) == ["8:0"]
     assert instances(tracefs) == []
@@ -186,6 +196,22 @@ def test_that_of_a_killed_watch_with_our_own_number_goes(tracefs: Path, tmp_path
         (tracefs / "instances" / f"wb-watch-{os.getpid()}-{what}").mkdir()
     with Trace(Machine(tmp_path)):
         assert len(instances(tracefs)) == 2
+    assert instances(tracefs) == []
+
+
+def test_those_of_a_live_watch_stay(tracefs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in a container does not see the others' processes, and is number 1 as others are: it removed theirs."""
+    with Trace(Machine(tmp_path)) as first:
+        mine = instances(tracefs)
+        with Trace(Machine(tmp_path)):  # the same number
+            assert instances(tracefs) == sorted(2 * mine)
+        assert instances(tracefs) == mine
+        monkeypatch.setattr(os, "getpid", lambda: 999999998)  # and one that sees no process of ours
+        exists = Path.exists
+        monkeypatch.setattr(Path, "exists", lambda self: not str(self).startswith("/proc/") and exists(self))
+        with Trace(Machine(tmp_path)):
+            assert set(mine) < set(instances(tracefs))
+        first.reads()
     assert instances(tracefs) == []
 
 

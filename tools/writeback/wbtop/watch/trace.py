@@ -159,7 +159,10 @@ class Instance:
         self.path = top / "instances" / name
         self.path.mkdir()
         self._events: list[str] = []
+        self._held: int | None = None
         try:
+            # With an open file it cannot be removed: not by a wb watch that does not see this process, either.
+            self._held = os.open(self.path / "tracing_on", os.O_RDONLY | os.O_CLOEXEC)
             self.write("tracing_on", "0")
             self.write("buffer_size_kb", str(size_kb))
             # CPUs' own clocks differ; on a kernel without this one they have to do.
@@ -197,6 +200,9 @@ class Instance:
         for event in self._events:
             with contextlib.suppress(OSError):
                 self.write(f"{event}/enable", "0")
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
         for _ in range(50):
             try:
                 self.path.rmdir()
@@ -233,15 +239,16 @@ class Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)
-            self._sleeps = Instance(self._top, f"{PREFIX}{os.getpid()}-sleeps", dirty_kb(os.cpu_count() or 1),
+            # The number is that of several in containers.
+            mine = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
+            self._sleeps = Instance(self._top, f"{mine}-sleeps", dirty_kb(os.cpu_count() or 1),
                                     keep_first=False)
             self._sleeps.enable(SLEEP_EVENT, "pause > 0")
             self._pipe = os.open(self._sleeps.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._sleeps.on()
             # Without block tracepoints there are no read latencies, and that is all.
             if self._reads_known():
-                self._reads = Instance(self._top, f"{PREFIX}{os.getpid()}-reads", reads_kb(os.cpu_count() or 1),
-                                       keep_first=True)
+                self._reads = Instance(self._top, f"{mine}-reads", reads_kb(os.cpu_count() or 1), keep_first=True)
                 for event in READ_EVENTS:
                     self._reads.enable(event, 'rwbs ~ "R*"')
                 self._reads.on()
@@ -324,8 +331,9 @@ def reads_kb(cpus: int) -> int:
 def _remove_stale(top: Path) -> None:
     """Instances of a wb watch that was killed."""
     for path in (top / "instances").glob(f"{PREFIX}*"):
-        match = re.fullmatch(rf"{PREFIX}([0-9]+)-\w+", path.name)
-        # In a container the number may be ours again, always 1: there is no other live one with it.
+        match = re.match(rf"{PREFIX}([0-9]+)-", path.name)
+        # In a container the number may be ours again, always 1, and others' processes are not seen: what is live is
+        # busy and stays.
         if match and (int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists()):
             with contextlib.suppress(OSError):
                 path.rmdir()
