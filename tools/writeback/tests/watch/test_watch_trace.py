@@ -69,6 +69,18 @@ def test_reads() -> None:
     assert {d: [round(t) for t in times] for d, times in found.items()} == {"8:0": [500], "8:16": [1000]}
 
 
+def test_a_disk_that_goes_is_no_disk_of_a_partition(tmp_path: Path) -> None:
+    disk = tmp_path / "sys/devices/sda"
+    (disk / "sda1").mkdir(parents=True)
+    (disk / "dev").mkdir()  # there, and cannot be read
+    for name, text in {"sda1/dev": "8:1", "sda1/partition": "1"}.items():
+        (disk / name).write_text(text + "\n")
+    (tmp_path / "sys/class/block").mkdir(parents=True)
+    for name in ("sda", "sda/sda1"):
+        (tmp_path / "sys/class/block" / Path(name).name).symlink_to(f"../../devices/{name}")
+    assert partitions(Machine(tmp_path)) == {}
+
+
 def test_reads_of_a_partition_belong_to_its_disk(tmp_path: Path) -> None:
     disk = tmp_path / "sys/devices/sda"
     (disk / "sda1").mkdir(parents=True)

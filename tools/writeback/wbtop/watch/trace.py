@@ -134,9 +134,10 @@ def partitions(machine: Machine) -> dict[str, str]:
     for name in machine.names("/sys/class/block"):
         base = f"/sys/class/block/{name}"
         if machine.exists(f"{base}/partition"):
-            part, disk = machine.text(f"{base}/dev"), machine.path(base).resolve().parent / "dev"
-            if part and disk.exists():
-                found[part] = disk.read_text().strip()
+            disk = machine.path(base).resolve().parent.name
+            part, whole = machine.text(f"{base}/dev"), machine.text(f"/sys/class/block/{disk}/dev")
+            if part and whole:
+                found[part] = whole
     return found
 
 
