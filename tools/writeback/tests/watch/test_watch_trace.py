@@ -69,6 +69,13 @@ def test_reads() -> None:
     assert {d: [round(t) for t in times] for d, times in found.items()} == {"8:0": [500], "8:16": [1000]}
 
 
+def test_lines_of_reads_that_are_none_are_counted() -> None:
+    """With context-info off there were no reads, and not one line that was not understood."""
+    lines = ["# tracer: nop", "", block("block_bio_queue", 1.0), "block_rq_complete: 8,0 R () 2048 + 8 none,0,0 [0]",
+             "CPU:3 [LOST 17 EVENTS]", block("block_bio_queue", 1.0).replace("block_bio_queue", "block_getrq")]
+    assert parse_reads(lines) == ({}, 1)
+
+
 def test_a_disk_that_goes_is_no_disk_of_a_partition(tmp_path: Path) -> None:
     disk = tmp_path / "sys/devices/sda"
     (disk / "sda1").mkdir(parents=True)
@@ -116,6 +123,11 @@ def test_reads_of_a_multipath_nvme(tmp_path: Path) -> None:
     assert lower_disks(machine, "nvme1n1") == ["nvme1n1"]
 
 
+# Inherited of the machine's own, each the wrong way round.
+OPTIONS = {"context-info": "0", "latency-format": "1", "raw": "1", "hex": "1", "bin": "1", "fields": "1",
+           "stacktrace": "1", "userstacktrace": "1"}
+
+
 @pytest.fixture(name="tracefs")
 def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory whose instances appear with their files, as tracefs makes them."""
@@ -134,8 +146,10 @@ def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 (self / event / "enable").write_text("0")
                 (self / event / "filter").write_text("none")
             real_mkdir(self / "options")
-            for name in ("tracing_on", "buffer_size_kb", "trace_clock", "trace", "trace_pipe", "options/overwrite"):
+            for name in ("tracing_on", "buffer_size_kb", "trace_clock", "trace", "trace_pipe"):
                 (self / name).write_text("")
+            for name, value in OPTIONS.items():
+                (self / f"options/{name}").write_text(value)
 
     def rmdir(self: Path) -> None:
         if self.parent.name == "instances":
@@ -225,6 +239,27 @@ def test_those_of_a_live_watch_stay(tracefs: Path, tmp_path: Path, monkeypatch: 
             assert set(mine) < set(instances(tracefs))
         first.reads()
     assert instances(tracefs) == []
+
+
+def test_options_of_the_machine_are_not_inherited(tracefs: Path, tmp_path: Path) -> None:
+    """An instance begins with them: with options/raw no read was known, and nothing said so."""
+    with Trace(Machine(tmp_path)):
+        for what, overwrite in (("sleeps", "1"), ("reads", "0")):
+            found = {p.name: p.read_text() for p in (instance(tracefs, what) / "options").iterdir()}
+            assert found == {**dict.fromkeys(OPTIONS, "0"), "context-info": "1", "overwrite": overwrite}
+
+
+def test_an_option_that_this_kernel_does_not_have(tracefs: Path, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    write = watch_trace.Instance.write
+
+    def without(self: watch_trace.Instance, name: str, value: str) -> None:
+        if name == "options/fields":
+            raise FileNotFoundError
+        write(self, name, value)
+    monkeypatch.setattr(watch_trace.Instance, "write", without)
+    with Trace(Machine(tmp_path)):
+        assert (instance(tracefs, "reads") / "options/overwrite").read_text() == "0"
 
 
 def test_the_sample_of_reads_does_not_grow_with_the_cpus() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Private tracing instances: who is put to sleep in balance_dirty_pages(), and how long reads take.
 
-An instance has buffers, events, filters and a clock of its own, so no setting of
-the machine changes and removing it restores everything.
+An instance has buffers, events, filters, options and a clock of its own, so no setting
+of the machine changes and removing it restores everything.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ DIRTY_ALL_KB = 16384  # of all CPUs, but not below 64 a CPU, some 300 sleeps
 READS_KB = 256  # per CPU: some 3000 events, the sample of an interval
 READS_ALL_KB = 4096  # of all CPUs: to read it takes a third of a second; 200 CPUs' 256 KiB take five
 SLEEP_EVENT = "events/writeback/balance_dirty_pages"
+# A new instance has the machine's options; lines are read as they are by default.
+OPTIONS = {"context-info": "1", **dict.fromkeys(("latency-format", "raw", "hex", "bin", "fields", "stacktrace",
+                                                 "userstacktrace"), "0")}
 READ_EVENTS = ("events/block/block_bio_queue", "events/block/block_rq_complete")
 
 _LINE = re.compile(r"^\s*(?P<comm>.*)-(?P<pid>[0-9]+)\s+(?:\([^)]*\)\s+)?\[[0-9]+\]\s+(?:[^\s:]+\s+)?"
@@ -81,9 +84,13 @@ def parse_sleeps(lines: Iterable[str], form: Format | None = None) -> tuple[list
                                    int(v.get("cgroup_ino", 1))))
         elif gap := _LOST.search(line):
             lost += int(gap.group(1))
-        elif not match and line.strip() and not line.lstrip().startswith("#"):
+        elif not match and _says_something(line):
             unknown += 1
     return found, lost, unknown
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
@@ -107,6 +114,7 @@ def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
     for line in lines:
         match = _LINE.match(line)
         if not match or match["event"] not in forms:
+            unknown += not match and _says_something(line) and not _LOST.search(line)
             continue
         v = forms[match["event"]].parse(match["rest"])
         if v is None:
@@ -169,8 +177,9 @@ class Instance:
             # CPUs' own clocks differ; on a kernel without this one they have to do.
             with contextlib.suppress(OSError):
                 self.write("trace_clock", "mono")
-            if keep_first:
-                self.write("options/overwrite", "0")
+            for option, value in {**OPTIONS, "overwrite": "0" if keep_first else "1"}.items():
+                with contextlib.suppress(OSError):  # older kernels do not have all of them
+                    self.write(f"options/{option}", value)
         except BaseException:
             self.close()
             raise
