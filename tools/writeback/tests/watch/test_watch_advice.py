@@ -140,6 +140,14 @@ def test_a_task_that_stands_still_is_not_hidden_by_a_slow_read() -> None:
     assert findings(report(device())) == []
 
 
+def test_of_many_the_one_that_sleeps_longest_is_named() -> None:
+    """30 processes slept 0.4 % each: "cp (10) sleeps 0 % of the time"."""
+    found = asleep("global", 240.0, [("cp", 0.4)] * 30)
+    assert diagnose(found)["what"].startswith("writers, together, sleep 12 % of the time: sda is slower")
+    # The first has many threads, the other sleeps.
+    assert diagnose(asleep("global", 2400.0, [("mysqld", 1.0), ("cp", 60.0)]))["what"].startswith("cp (11) sleeps 60 %")
+
+
 def test_every_finding_is_shown() -> None:
     found = asleep("cgroup", 1900.0, [], write_rate=50 * 10**6, inflight_writes=8, inflight_bytes=1,
                    inflight_estimated=False, read={"p99_us": 90e3})

@@ -110,12 +110,16 @@ def _read_fix(queues: list[dict[str, Any]]) -> str:
 
 
 def _who(report: dict[str, Any], pct: float, cause: str) -> str:
-    """The task that sleeps most for that limit, and its own part of the time; that of all is known where none is."""
+    """The task that sleeps longest for that limit; of all, asleep for ``pct`` of the time, where none is noticed."""
     # None: counters do not know the cause of a task's sleeps.
-    task = next((t for t in report["tasks"] if t.get("cause") in (cause, None)), None)
-    if task is None:
-        return f"writers, together, sleep {pct:.0f} % of the time"
-    return f"{task['comm']} ({task['pid']}) sleeps {task['share_pct']:.0f} % of the time"
+    tasks = [t for t in report["tasks"] if t.get("cause") in (cause, None)]
+    task = max(tasks, key=lambda t: t["share_pct"], default=None)
+    if task is None or task["share_pct"] < SLEPT_PCT:
+        return "writers, together, sleep " + (f"{pct:.0f} % of the time" if pct <= 100 else
+                                              f"{pct / 100:.0f} s in each second")
+    threads = task.get("threads") or 1
+    return f"{task['comm']} ({task['pid']})" + (f", in {threads} threads, sleeps up to" if threads > 1 else " sleeps") \
+        + f" {task['share_pct']:.0f} % of the time"
 
 
 def _cgroup(cgroups: list[dict[str, Any]]) -> str:

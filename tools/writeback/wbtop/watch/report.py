@@ -28,6 +28,7 @@ class Slept:
     longest_ms: float = 0.0
     by_cause: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0.0))
     devices: set[str] = field(default_factory=set)
+    threads: dict[int, float] = field(default_factory=dict)
     rate_kbps: int = 0
 
     def add(self, sleep: Sleep, cause: str) -> None:
@@ -37,6 +38,7 @@ class Slept:
         self.longest_ms = max(self.longest_ms, sleep.pause_ms)
         self.by_cause[cause] += sleep.pause_ms
         self.devices.add(sleep.bdi)
+        self.threads[sleep.pid] = self.threads.get(sleep.pid, 0.0) + sleep.pause_ms
         self.rate_kbps = sleep.rate_kbps
 
 
@@ -179,8 +181,11 @@ def _total(counted: Throttle | None, traced: Slept) -> dict[str, Any]:
 
 def _task(pid: int, task: Task, slept: Slept, seconds: float, names: Mapping[str, str]) -> dict[str, Any]:
     causes = {c: ms for c, ms in slept.by_cause.items() if ms}
+    # Of the thread that sleeps most.  Counters are of the process, and the trace says how its threads share them.
+    most = max(slept.threads.values()) / sum(slept.threads.values()) if slept.threads else 1
     return {"pid": pid, "comm": task.comm, "cgroup": task.cgroup, "sleeps": slept.count,
-            "slept_ms": round(slept.ms, 3), "share_pct": round(slept.ms / seconds / 10, 1),
+            "slept_ms": round(slept.ms, 3), "share_pct": round(min(100.0, slept.ms * most / seconds / 10), 1),
+            "threads": len(slept.threads) or None,
             "longest_ms": slept.longest_ms or None, "cause": max(causes, key=causes.__getitem__) if causes else None,
             "devices": sorted(names.get(b, b) for b in slept.devices),
             "rate": slept.rate_kbps << 10 if slept.rate_kbps else None}
