@@ -34,6 +34,16 @@ def test_a_sync_of_a_disk_that_drains() -> None:
     assert diagnose(report(stick | {"drain_rate": 40 * 10**6, "write_rate": 39 * 10**6}))["what"] == CALM
 
 
+def test_the_longest_sync_is_named() -> None:
+    """The first device's was: 13 s of a disk hid the 300 s of a stick."""
+    disk = device(dirty=2400 * 10**6, writeback=200 * 10**6, bandwidth=200 * 10**6, write_rate=200 * 10**6)
+    stick = device(name="sdb", bdi="8:16", dirty=897 * 10**6, writeback=3 * 10**6, bandwidth=3 * 10**6,
+                   write_rate=3 * 10**6)
+    for devices in ((disk, stick), (stick, disk)):
+        assert [f["what"] for f in findings(report(*devices))] == [
+            "a sync of sdb takes about 300 s: 858 MiB are dirty"]
+
+
 def test_no_sync_is_foretold_from_the_estimate_of_an_idle_disk() -> None:
     """Seen on 6.18: 1669 MiB dirty, estimate 21 MB/s from a few small writes, a disk of 1200 MB/s: "83 s"."""
     idle = device(dirty=1669 * MIB, writeback=0, bandwidth=21 * 10**6, write_rate=200_000)

@@ -176,20 +176,25 @@ def _drains(device: dict[str, Any], rate: float) -> float | None:
 
 
 def _sync(report: dict[str, Any]) -> dict[str, str] | None:
-    """So much is dirty that a sync or an unplugging takes long."""
-    for d in report["devices"]:
-        estimate = d["drain_rate"] or d["bandwidth"]
-        dirty = (d["dirty"] or 0) + (d["writeback"] or 0)
-        rate = _drains(d, estimate) if estimate else None
-        if rate and dirty / rate > LONG_SYNC_S:
-            return {"what": f"a sync of {d['name']} takes about {dirty / rate:.0f} s: {_mib(dirty)} are dirty",
-                    "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
-                           "wb tune DIR --goal unplug"}
-    return None
+    """So much is dirty that a sync or an unplugging takes long: of the device where it takes longest."""
+    def seconds(device: dict[str, Any]) -> float:
+        estimate = device["drain_rate"] or device["bandwidth"]
+        rate = _drains(device, estimate) if estimate else None
+        return dirty(device) / rate if rate else 0.0
+
+    def dirty(device: dict[str, Any]) -> int:
+        return int(device["dirty"] or 0) + int(device["writeback"] or 0)
+
+    d = max(report["devices"], key=seconds, default=None)
+    if d is None or seconds(d) <= LONG_SYNC_S:
+        return None
+    return {"what": f"a sync of {d['name']} takes about {seconds(d):.0f} s: {_mib(dirty(d))} are dirty",
+            "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
+                   "wb tune DIR --goal unplug"}
 
 
 def findings(report: dict[str, Any]) -> list[dict[str, str]]:
-    """All that is wrong, what weighs most first: ``what``, and the ``fix``."""
+    """The worst of each kind that is wrong, what weighs most first: ``what``, and the ``fix``."""
     reads, sleep, sync = _reads(report), _sleep(report), _sync(report)
     still = any(t["share_pct"] >= STANDS_STILL_PCT for t in report["tasks"])
     return [f for f in ((sleep, reads, sync) if still else (reads, sleep, sync)) if f]
