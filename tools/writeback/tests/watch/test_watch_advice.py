@@ -20,7 +20,7 @@ def device(**more: Any) -> dict[str, Any]:
 def report(*devices: dict[str, Any], source: str = "tracepoints") -> dict[str, Any]:
     throttle = None if source == "none" else {"by_cause_ms": {"global": 0.0, "cgroup": 0.0, "device": 0.0}}
     return {"source": source, "interval_s": 2.0, "throttle": throttle, "tasks": [], "cgroups": [],
-            "dirty": {"limit": 4096 * MIB}, "devices": list(devices)}
+            "dirty": {"limit": 4096 * MIB, "freerun": 3072 * MIB}, "devices": list(devices)}
 
 
 def test_a_sync_of_a_disk_that_drains() -> None:
@@ -148,6 +148,13 @@ def test_a_task_that_stands_still_is_not_hidden_by_a_slow_read() -> None:
     found["tasks"][0]["share_pct"] = 40.0
     assert [f["what"][:14] for f in findings(found)] == ["reads of sda w", "postgres (10) "]
     assert findings(report(device())) == []
+
+
+def test_a_sleep_for_the_global_limit_is_above_the_freerun_ceiling() -> None:
+    """With 24 MiB dirty and "throttling" in the bar it was "at its limit of 32 MiB"."""
+    assert diagnose(asleep("global", 1000.0, [("dd", 50.0)]))["what"] == (
+        "dd (10) sleeps 50 % of the time: sda is slower than what is written, and dirty memory was above the freerun "
+        "ceiling of 3072 MiB (limit 4096 MiB)")
 
 
 def test_of_many_the_one_that_sleeps_longest_is_named() -> None:

@@ -154,9 +154,10 @@ def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
         group = _cgroup(report["cgroups"])
         return {"what": f"{who} for its cgroup's share of dirty memory",
                 "fix": f"more memory.high and memory.max for the cgroup{group}: its limit is a share of them"}
-    limit = report["dirty"]["limit"] if report["dirty"] else 0
-    return {"what": f"{who}: {name} is slower than what is written, and dirty memory is "
-                    f"at its limit of {_mib(limit)}",
+    dirty = report["dirty"]
+    above = f", and dirty memory was above the freerun ceiling of {_mib(dirty['freerun'])} (limit " \
+        f"{_mib(dirty['limit'])})" if dirty else ""
+    return {"what": f"{who}: {name} is slower than what is written{above}",
             "fix": "vm.dirty_bytes moves the wait to sync and does not remove it; wb tune DIR --goal throughput says "
                    "whether more helps"}
 
