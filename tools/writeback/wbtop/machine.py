@@ -160,7 +160,9 @@ def lower_disks(machine: Machine, disk: str) -> list[str]:
         return [disk]
     slaves = machine.names(f"/sys/block/{disk}/slaves")
     if not slaves:
-        return [n for n in machine.names("/sys/block") if nvme_head(n) == disk] or [disk]
+        # To look for its paths at every disk would be quadratic.
+        names = machine.names("/sys/block") if re.fullmatch(r"nvme\d+n\d+", disk) else []
+        return [n for n in names if nvme_head(n) == disk] or [disk]
     found: dict[str, None] = {}
     for slave in slaves:
         dev = machine.text(f"/sys/block/{disk}/slaves/{slave}/dev")

@@ -23,7 +23,7 @@ from . import sample as samples
 from .live import Keys, height, width
 from .report import Traced, report
 from .trace import Trace
-from .view import render
+from .view import active, render
 
 INTERVAL_S = 2.0
 EXAMPLES = """\
@@ -65,7 +65,8 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
     p.add_argument("file", metavar="FILE", nargs="?", help="show what --record wrote, instead of this machine; of the "
                    "options only --json goes with it")
-    p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line")
+    p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line, without "
+                   "idle devices")
     p.add_argument("--openmetrics", metavar="FILE", help="replace FILE at each report, for node_exporter's textfile "
                    "collector (its name has to end in .prom)")
     p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
@@ -222,7 +223,7 @@ def _append(path: Path, found: dict[str, Any]) -> None:
             f.seek(-1, os.SEEK_END)
             cut = f.read() != b"\n"
     with path.open("a") as f:
-        f.write("\n" * cut + json.dumps(found) + "\n")
+        f.write("\n" * cut + json.dumps(found | {"devices": [d for d in found["devices"] if active(d)]}) + "\n")
 
 
 def _show(found: dict[str, Any], args: argparse.Namespace) -> None:

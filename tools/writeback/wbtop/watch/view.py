@@ -47,6 +47,11 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def active(device: dict[str, Any]) -> bool:
+    """Whether there is anything to say of a device."""
+    return bool(device["write_rate"] or device["dirty"] or device["writeback"] or device["read"] or device["slept_ms"])
+
+
 def _bar(dirty: dict[str, Any], width: int = 40) -> str:
     """Dirty (#) and under writeback (+) up to the limit; b: background, f: freerun."""
     limit = max(dirty["limit"], 1)
@@ -146,7 +151,7 @@ def _cgroups(cgroups: list[dict[str, Any]], columns: int, most: int) -> list[str
 
 
 def _devices(devices: list[dict[str, Any]], columns: int, most: int) -> list[str]:
-    busy = [d for d in devices if d["write_rate"] or d["dirty"] or d["writeback"] or d["read"] or d["slept_ms"]]
+    busy = [d for d in devices if active(d)]
     if not busy:
         return ["", _clip("no device with reads, writes or dirty data", columns)]
     rows = []
