@@ -123,3 +123,10 @@ def test_many_disks_are_not_listed_for_each_disk(fake: FakeMachine, monkeypatch:
     assert lower_disks(fake.machine, "sda") == ["sda"]
     assert "/sys/block" not in listed
     assert lower_disks(fake.machine, "nvme0n1") == ["nvme0c0n1"]
+
+
+def test_the_time_of_reads_has_32_bits(fake: FakeMachine) -> None:
+    """After 49.7 days of reading: a mean of 0."""
+    found = between(fake, ({"/proc/diskstats": stat("8:0", "sda", 100, 2**32 - 1000, 0)},
+                           {"/proc/diskstats": stat("8:0", "sda", 300, 9000, 0)}))
+    assert next(d for d in found["devices"] if d["name"] == "sda")["read"]["mean_us"] == 50_000

@@ -209,7 +209,8 @@ def _cgroups(old: Sample, new: Sample, traced: Mapping[str, Slept]) -> list[dict
 def _reads(times: Sequence[float], stat: DiskStat | None, before: DiskStat | None) -> dict[str, Any] | None:
     """Percentiles of the sample; without one, the mean that the kernel keeps, from request to completion."""
     reads = max(0, stat.reads - before.reads) if stat and before else 0
-    mean = max(0, stat.read_ms - before.read_ms) * 1e3 / reads if stat and before and reads else None
+    # The kernel prints the time as 32 bits.
+    mean = (stat.read_ms - before.read_ms) % 2**32 * 1e3 / reads if stat and before and reads else None
     if not times and mean is None:
         return None
     found: dict[str, Any] = {"reads": reads, "mean_us": None if mean is None else round(mean, 1),
