@@ -246,6 +246,20 @@ def test_counters_alone_do_not_tell_threads_apart(fake: FakeMachine) -> None:
     assert (task["share_pct"], task["threads"], task["slept_ms"]) == (100.0, None, 72e3)
 
 
+def test_cgroups_that_are_left_out_are_mentioned(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """z.slice slept 9 s behind 5000 others and was in no list, without a word."""
+    counters(fake, 1000, 1000, 0, 0)
+    text = fake.read("/sys/fs/cgroup/user.slice/a/memory.stat")
+    for n in range(3):
+        fake.write(f"/sys/fs/cgroup/z{n}.slice/memory.stat", text)
+    note = "of more than 5000 cgroups the others' sleeps are not known"
+    for most, read, cut in ((6, 4, False), (5, 3, True)):  # user.slice has no counters, the root is not listed
+        monkeypatch.setattr(sample, "MAX_CGROUPS", most)
+        found = sampled(fake)
+        assert (len(found.cgroups), len(sample.cgroup_names(fake.machine))) == (read, most)
+        assert (note in report(found, found, None)["notes"]) is cut
+
+
 def test_bytes_in_flight_of_the_patched_kernel(fake: FakeMachine) -> None:
     fake.write("/sys/kernel/debug/block/sda/rqos/wbt/bytes", "inflight 393216\nheld_bytes 1000\nheld 2\nlimit 400000\n")
     found = sample.sample(fake.machine, counters=False)

@@ -11,7 +11,7 @@ from wbtop.machine import PAGE, Dirty
 from wbtop.stats import quantile
 
 from .advice import diagnose, findings
-from .sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
+from .sample import CAUSES, MAX_CGROUPS, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
 from .trace import Sleep
 
 # A percentile needs so many reads that at least one is above it.
@@ -96,6 +96,8 @@ def report(old: Sample, new: Sample, traced: Traced | None, notes: Sequence[str]
             all_notes.append(f"{traced.unknown} trace lines were not understood: the numbers are too low; please "
                              "report this with the events' format files")
         _count(traced, new, total, tasks, cgroups, devices)
+    if new.more_cgroups:
+        all_notes.append(f"of more than {MAX_CGROUPS} cgroups the others' sleeps are not known")
     counted = new.total is not None
     if counted:
         _from_counters(old, new, tasks)

@@ -100,6 +100,7 @@ class Sample:
     # Process -> its name, cgroup and bytes made dirty; us stalled by resource, "some" and "full".
     writers: dict[int, tuple[str, int]] = field(default_factory=dict)
     pressure: dict[str, dict[str, int]] = field(default_factory=dict)
+    more_cgroups: bool = False  # than were read
 
 
 def _throttle(values: dict[str, int]) -> Throttle | None:
@@ -124,10 +125,10 @@ def kernel_delays(machine: Machine) -> Delays:
 
 def sample(machine: Machine, *, counters: bool, delays: Delays | None = None) -> Sample:
     """Take one sample. counters: also read what the series counts per cgroup and, by ``delays``, per task."""
+    cgroups, more = _cgroups(machine) if counters else ({}, False)
     return Sample(time.monotonic(), dirty(machine), _throttle(machine.keyed("/proc/vmstat")),
-                  dict(_tasks(machine, delays)) if counters and delays else {},
-                  dict(_cgroups(machine)) if counters else {},
-                  _devices(machine), dict(_writers(machine)), dict(_pressure(machine)))
+                  dict(_tasks(machine, delays)) if counters and delays else {}, cgroups,
+                  _devices(machine), dict(_writers(machine)), dict(_pressure(machine)), more)
 
 
 def _pressure(machine: Machine) -> Iterator[tuple[str, dict[str, int]]]:
@@ -190,13 +191,16 @@ def _tasks(machine: Machine, delays: Delays) -> Iterator[tuple[int, Task]]:
                 yield found
 
 
-def _directories(machine: Machine) -> Iterator[str]:
+def _directories(machine: Machine) -> tuple[list[str], bool]:
+    """The cgroups, the first MAX_CGROUPS of them; and whether there are more."""
     top = machine.path(cgroup_root(machine))
-    for count, (path, names, _) in enumerate(os.walk(top)):
+    found: list[str] = []
+    for path, names, _ in os.walk(top):
+        if len(found) == MAX_CGROUPS:
+            return found, True
         names.sort()
-        if count >= MAX_CGROUPS:
-            return
-        yield "/" + str(Path(path).relative_to(top)) if Path(path) != top else "/"
+        found.append("/" + str(Path(path).relative_to(top)) if Path(path) != top else "/")
+    return found, False
 
 
 def cgroup_root(machine: Machine) -> str:
@@ -204,12 +208,11 @@ def cgroup_root(machine: Machine) -> str:
     return f"{CGROUP}/unified" if machine.exists(f"{CGROUP}/unified/cgroup.controllers") else CGROUP
 
 
-def _cgroups(machine: Machine) -> Iterator[tuple[str, Throttle]]:
+def _cgroups(machine: Machine) -> tuple[dict[str, Throttle], bool]:
     root = cgroup_root(machine)
-    for path in _directories(machine):
-        found = _throttle(machine.keyed(f"{root}{path}/memory.stat"))
-        if found is not None and path != "/":
-            yield path, found
+    paths, more = _directories(machine)
+    stats = {path: _throttle(machine.keyed(f"{root}{path}/memory.stat")) for path in paths if path != "/"}
+    return {path: found for path, found in stats.items() if found is not None}, more
 
 
 def cgroup_names(machine: Machine) -> dict[int, str]:
@@ -219,7 +222,7 @@ def cgroup_names(machine: Machine) -> dict[int, str]:
     # Each hierarchy of v1 has its own numbers.
     if not (root / "cgroup.controllers").exists():
         return found
-    for path in _directories(machine):
+    for path in _directories(machine)[0]:
         try:
             found[(root / path.lstrip("/")).stat().st_ino] = path
         except OSError:
