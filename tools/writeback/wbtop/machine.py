@@ -121,6 +121,16 @@ def dirty(machine: Machine) -> Dirty | None:
                  v["nr_dirty_background_threshold"] * PAGE)
 
 
+def sysfs_name(name: str) -> str:
+    """A disk's name as sysfs has it: etherd/e0.0 of /dev and /proc/diskstats is /sys/block/etherd!e0.0."""
+    return name.replace("/", "!")
+
+
+def dev_name(name: str) -> str:
+    """A disk's name in /sys/block as /dev, /proc/diskstats and udev's KERNEL have it."""
+    return name.replace("!", "/")
+
+
 def disk_of(machine: Machine, dev: str) -> str | None:
     """Name in /sys/block of the disk that the block device ``dev`` ("8:1") is or is a part of."""
     link = machine.path(f"/sys/dev/block/{dev}")
@@ -136,11 +146,23 @@ def nvme_head(name: str) -> str | None:
     return f"{match[1]}{match[2]}" if match else None
 
 
+def takes_requests(machine: Machine, disk: str) -> bool:
+    """True if ``disk`` has a queue of requests, and is not one that hands on bios as they come (md, LVM, LUKS).
+
+    Multipath of the device mapper has one, and its paths refuse requests that are above their own limits.
+    """
+    return machine.exists(f"/sys/block/{disk}/mq")
+
+
 def lower_disks(machine: Machine, disk: str) -> list[str]:
     """The disks at the bottom of ``disk`` (device mapper, md, multipath NVMe): itself when nothing is below."""
+    if takes_requests(machine, disk):
+        return [disk]
     slaves = machine.names(f"/sys/block/{disk}/slaves")
     if not slaves:
-        return [n for n in machine.names("/sys/block") if nvme_head(n) == disk] or [disk]
+        # To look for its paths at every disk would be quadratic.
+        names = machine.names("/sys/block") if re.fullmatch(r"nvme\d+n\d+", disk) else []
+        return [n for n in names if nvme_head(n) == disk] or [disk]
     found: dict[str, None] = {}
     for slave in slaves:
         dev = machine.text(f"/sys/block/{disk}/slaves/{slave}/dev")

@@ -243,6 +243,11 @@ def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
     assert any("gone with its disk" in line for line in done)
 
 
+def test_a_multipath_map_is_known_by_its_uuid(kernel: Kernel) -> None:
+    kernel.write("/run/udev/data/b253:0", "E:DM_NAME=mpatha\nE:DM_UUID=mpath-3600508b4\n")
+    assert tune_facts.identity_of(kernel.machine, "253:0") == ("DM_UUID", "mpath-3600508b4")
+
+
 @pytest.mark.parametrize("udev", ["E:ID_SERIAL=Other_1\n", ""])
 @pytest.mark.parametrize(("goal", "rate", "name"), [("read-latency", 450.0, "sda"), ("unplug", 20.0, "8:0")])
 def test_another_disk_of_that_name_is_left_alone(kernel: Kernel, goal: str, rate: float, name: str, udev: str) -> None:

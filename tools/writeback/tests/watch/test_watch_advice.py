@@ -20,7 +20,7 @@ def device(**more: Any) -> dict[str, Any]:
 def report(*devices: dict[str, Any], source: str = "tracepoints") -> dict[str, Any]:
     throttle = None if source == "none" else {"by_cause_ms": {"global": 0.0, "cgroup": 0.0, "device": 0.0}}
     return {"source": source, "interval_s": 2.0, "throttle": throttle, "tasks": [], "cgroups": [],
-            "dirty": {"limit": 4096 * MIB}, "devices": list(devices)}
+            "dirty": {"limit": 4096 * MIB, "freerun": 3072 * MIB}, "devices": list(devices)}
 
 
 def test_a_sync_of_a_disk_that_drains() -> None:
@@ -32,6 +32,16 @@ def test_a_sync_of_a_disk_that_drains() -> None:
     assert diagnose(report(stick | {"write_rate": 100 * 10**6}))["what"] == CALM
     # The series' own estimate goes first.
     assert diagnose(report(stick | {"drain_rate": 40 * 10**6, "write_rate": 39 * 10**6}))["what"] == CALM
+
+
+def test_the_longest_sync_is_named() -> None:
+    """The first device's was: 13 s of a disk hid the 300 s of a stick."""
+    disk = device(dirty=2400 * 10**6, writeback=200 * 10**6, bandwidth=200 * 10**6, write_rate=200 * 10**6)
+    stick = device(name="sdb", bdi="8:16", dirty=897 * 10**6, writeback=3 * 10**6, bandwidth=3 * 10**6,
+                   write_rate=3 * 10**6)
+    for devices in ((disk, stick), (stick, disk)):
+        assert [f["what"] for f in findings(report(*devices))] == [
+            "a sync of sdb takes about 300 s: 858 MiB are dirty"]
 
 
 def test_no_sync_is_foretold_from_the_estimate_of_an_idle_disk() -> None:
@@ -140,6 +150,21 @@ def test_a_task_that_stands_still_is_not_hidden_by_a_slow_read() -> None:
     assert findings(report(device())) == []
 
 
+def test_a_sleep_for_the_global_limit_is_above_the_freerun_ceiling() -> None:
+    """With 24 MiB dirty and "throttling" in the bar it was "at its limit of 32 MiB"."""
+    assert diagnose(asleep("global", 1000.0, [("dd", 50.0)]))["what"] == (
+        "dd (10) sleeps 50 % of the time: sda is slower than what is written, and dirty memory was above the freerun "
+        "ceiling of 3072 MiB (limit 4096 MiB)")
+
+
+def test_of_many_the_one_that_sleeps_longest_is_named() -> None:
+    """30 processes slept 0.4 % each: "cp (10) sleeps 0 % of the time"."""
+    found = asleep("global", 240.0, [("cp", 0.4)] * 30)
+    assert diagnose(found)["what"].startswith("writers, together, sleep 12 % of the time: sda is slower")
+    # The first has many threads, the other sleeps.
+    assert diagnose(asleep("global", 2400.0, [("mysqld", 1.0), ("cp", 60.0)]))["what"].startswith("cp (11) sleeps 60 %")
+
+
 def test_every_finding_is_shown() -> None:
     found = asleep("cgroup", 1900.0, [], write_rate=50 * 10**6, inflight_writes=8, inflight_bytes=1,
                    inflight_estimated=False, read={"p99_us": 90e3})
@@ -181,6 +206,9 @@ def test_reads_wait_only_behind_writeback(more: dict[str, Any], wrong: bool) -> 
      "echo bytes > /sys/block/sdb/queue/wbt_policy; or TUNE (max_sectors_kb 128 on sdb)"),
     ([queue("sda", rotational=True), queue("nvme0n1", wbt_policy="bytes")],
      "wbt_policy of nvme0n1 is bytes already; TUNE"),
+    ([queue("sda", scheduler=None, max_sectors_kb=None, rotational=None)],  # could not be read
+     "the series' wbt_policy=bytes; without it TUNE (scheduler none, max_sectors_kb 128 on sda)"),
+    ([queue("pmem0", scheduler=None)], "the series' wbt_policy=bytes; without it TUNE (max_sectors_kb 128 on pmem0)"),
     ([queue("sda", zoned="host-managed")], "for zoned disks, as sda, no setting of the queue was measured to help")])
 def test_what_helps_is_said_of_the_lower_disks(queues: list[dict[str, Any]], fix: str) -> None:
     """It was "max_sectors_kb 128 on dm-0", which has no queue of its own, and what was set already."""

@@ -134,3 +134,61 @@ def test_record_and_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert [p.name for p in tmp_path.glob("*.prom*")] == ["wb.prom"]
     (tmp_path / "bad").write_text("[]\n")
     assert main(["watch", str(tmp_path / "bad")]) == 2
+
+
+def test_a_recording_has_no_idle_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A night with 400 of them was 0.9 GB."""
+    fake = FakeMachine(tmp_path / "m")
+    for n in range(16, 20):
+        fake.write(f"/sys/class/bdi/8:{n}/max_ratio", "100\n")
+        fake.write(f"/sys/kernel/debug/bdi/8:{n}/stats", f"BdiReclaimable: {4 * (n == 17)} kB\nBdiWriteback: 0 kB\n")
+    words = ["--root", str(fake.root), "--interval", "0.1", "--json", "--count", "1", "--record", str(tmp_path / "r")]
+    assert main(["watch", *words]) == 0
+    assert len(json.loads(capsys.readouterr().out)["devices"]) == 5
+    assert [d["bdi"] for d in json.loads((tmp_path / "r").read_text())["devices"]] == ["8:17"]
+
+
+@pytest.fixture(name="night")
+def _night(tmp_path: Path) -> Path:
+    """Three reports: calm, one with two findings, and one of an earlier version with one."""
+    fake = FakeMachine(tmp_path / "m")
+    look = sample.sample(fake.machine, counters=False)
+    found = report(look, look, None)
+    late = {"what": "reads of sda wait behind \x1b[2J writeback", "fix": "wb tune"}
+    old = {k: v for k, v in found.items() if k != "findings"}
+    reports = [found, found | {"findings": [late, {"what": "dd (7) sleeps 90 % of the time", "fix": "x"}]},
+               old | {"diagnosis": late}]
+    path = tmp_path / "night.jsonl"
+    path.write_text("".join(json.dumps(r | {"time": f"2026-11-29T0{n}:00:00+0000"}) + "\n"
+                            for n, r in enumerate(reports)))
+    return path
+
+
+def test_the_findings_of_a_night(night: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """43200 lines for 4320 reports, and grep lost the time."""
+    assert main(["watch", "--findings", str(night)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["2026-11-29T01:00:00+0000 => reads of sda wait behind ?[2J writeback",
+                                "2026-11-29T01:00:00+0000 => dd (7) sleeps 90 % of the time",
+                                "2026-11-29T02:00:00+0000 => reads of sda wait behind ?[2J writeback"]
+    assert err == "wb watch: 2 of 3 reports have findings\n"
+    assert main(["watch", str(night), "--findings", "--json"]) == 0
+    assert [json.loads(line)["time"][12] for line in capsys.readouterr().out.splitlines()] == ["1", "2"]
+    assert main(["watch", str(night)]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")] == [
+        f"-- report {n}, 2026-11-29T0{n - 1}:00:00+0000" for n in (1, 2, 3)]
+
+
+def test_findings_are_of_a_recording(night: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--findings"]) == 2
+    assert "--findings: of a recording only" in capsys.readouterr().err
+    night.write_text("[]\n")
+    assert main(["watch", str(night), "--json"]) == 2
+    assert "is not one of" in capsys.readouterr().err
+
+
+def test_a_recording_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("read whole"))
+    assert main(["watch", str(tmp_path / "none")]) == 2
+    (tmp_path / "bad").write_text("[]\n")
+    assert main(["watch", str(tmp_path / "bad")]) == 2

@@ -6,14 +6,15 @@ import re
 import struct
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_machine import BACKGROUND, LIMIT, FakeMachine
 
 from wblib.cli import main
 from wbtop.machine import Dirty
+from wbtop.watch import advice, sample, taskstats, trace
 from wbtop.watch import command as watch_command
-from wbtop.watch import sample, taskstats, trace
 from wbtop.watch.report import Traced, cause_of, report, state_of
 from wbtop.watch.sample import Device, Sample, Task
 from wbtop.watch.trace import Sleep
@@ -105,7 +106,7 @@ def test_numbers_of_cgroups_are_those_of_v2(fake: FakeMachine) -> None:
 
 
 @pytest.mark.parametrize(("ms", "limit", "rate"), [
-    ("3000", 30_000_000, 10_000_000), ("3000", 16 << 20, None), ("0", 0, None)])
+    ("3000", 30_000_000, 10_000_000), ("3000", 12 << 20, None), ("0", 0, None)])
 def test_the_rate_behind_a_time_limit(fake: FakeMachine, ms: str, limit: int, rate: int | None) -> None:
     fake.bdi(max_drain_ms=ms, max_drain_bytes=str(limit))
     assert sample.sample(fake.machine, counters=False).devices["8:0"].drain == rate
@@ -166,7 +167,7 @@ def test_report_from_tracepoints(fake: FakeMachine) -> None:
                                  "by_cause_ms": {"global": 200.0, "cgroup": 50.0, "device": 0.0}}
     first, second = found["tasks"]
     assert (first["pid"], first["slept_ms"], first["share_pct"], first["longest_ms"], first["cause"]) == (
-        10, 200, 10.0, 150, "global")
+        10, 200, 7.5, 150, "global")
     assert (second["pid"], second["comm"], second["cause"]) == (12, "dd", "cgroup")
     assert found["cgroups"][0] == {"path": "/system.slice/db", "sleeps": 1, "slept_ms": 50,
                                    "by_cause_ms": {"global": 0.0, "cgroup": 50, "device": 0.0}}
@@ -203,6 +204,60 @@ def test_report_from_counters(fake: FakeMachine) -> None:
     assert [(c["path"], c["slept_ms"]) for c in found["cgroups"]] == [("/user.slice/a", 2000.0)]
     assert found["devices"][0]["slept_ms"] == 2000.0
     assert re.search(r"10 +dd +1500 +75", render(found))
+
+
+def threads(fake: FakeMachine, ms: list[int], us: int | None = None) -> dict[str, Any]:
+    """A report of 2 s in which the threads of one process sleep ``ms`` each; us: what the kernel counted of all."""
+    process(fake, 1000, us=0)
+    old = at(sampled(fake), 0.0)
+    process(fake, 1000, us=us)
+    for n in range(len(ms)):
+        fake.write(f"/proc/{1000 + n}/status", "Name:\tmysqld\nTgid:\t1000\n")
+    sleeps = [sleep(1000 + n, pause=pause) for n, pause in enumerate(ms)]
+    return report(old, at(sampled(fake), 2.0),
+                  Traced(sleeps, 0, {}, lambda pid: sample.task(fake.machine, pid, delays(fake)), {}))
+
+
+@pytest.mark.parametrize(("ms", "us", "share", "slept", "said"), [
+    ([1800] * 40, None, 90.0, 72e3, "mysqld (1000), in 40 threads, sleeps up to 90 % of the time: sda"),
+    ([1800, 2, 2, 2], None, 90.0, 1806, "mysqld (1000), in 4 threads, sleeps up to 90 % of the time: sda"),
+    ([1800], None, 90.0, 1800, "mysqld (1000) sleeps 90 % of the time: sda"),
+    ([20] * 64, None, 1.0, 1280, "writers, together, sleep 64 % of the time: sda"),
+    ([80] * 64, None, 4.0, 5120, "writers, together, sleep 3 s in each second: sda"),
+    # What was planned says how it is shared, what was counted how much it is.
+    ([1000, 500], 1_200_000, 40.0, 1200, "mysqld (1000), in 2 threads, sleeps up to 40 % of the time: sda")])
+def test_a_process_sleeps_as_long_as_the_thread_that_sleeps_most(
+        fake: FakeMachine, ms: list[int], us: int | None, share: float, slept: float, said: str) -> None:
+    """It was "mysqld (1000) sleeps 3600 % of the time", and 64 threads of 1 % each stood still."""
+    if us is not None:
+        counters(fake, us, us, 0, 0)
+    found = threads(fake, ms, us)
+    (task,) = found["tasks"]
+    assert (task["share_pct"], task["slept_ms"], task["threads"]) == (share, slept, len(ms))
+    if us is None:
+        assert found["diagnosis"]["what"].startswith(said)
+    else:
+        assert advice._who(found, 60.0, "global") == said.removesuffix(": sda")
+
+
+def test_counters_alone_do_not_tell_threads_apart(fake: FakeMachine) -> None:
+    counters(fake, 72_000_000, 72_000_000, 0, 0)
+    (task,) = threads(fake, [], 72_000_000)["tasks"]
+    assert (task["share_pct"], task["threads"], task["slept_ms"]) == (100.0, None, 72e3)
+
+
+def test_cgroups_that_are_left_out_are_mentioned(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """z.slice slept 9 s behind 5000 others and was in no list, without a word."""
+    counters(fake, 1000, 1000, 0, 0)
+    text = fake.read("/sys/fs/cgroup/user.slice/a/memory.stat")
+    for n in range(3):
+        fake.write(f"/sys/fs/cgroup/z{n}.slice/memory.stat", text)
+    note = "of more than 5000 cgroups the others' sleeps are not known"
+    for most, read, cut in ((6, 4, False), (5, 3, True)):  # user.slice has no counters, the root is not listed
+        monkeypatch.setattr(sample, "MAX_CGROUPS", most)
+        found = sampled(fake)
+        assert (len(found.cgroups), len(sample.cgroup_names(fake.machine))) == (read, most)
+        assert (note in report(found, found, None)["notes"]) is cut
 
 
 def test_bytes_in_flight_of_the_patched_kernel(fake: FakeMachine) -> None:

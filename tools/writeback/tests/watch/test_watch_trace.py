@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The text of tracepoints, as 6.12 prints it, and the life of the private instances."""
 
+import errno
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,25 @@ def test_reads() -> None:
     assert {d: [round(t) for t in times] for d, times in found.items()} == {"8:0": [500], "8:16": [1000]}
 
 
+def test_lines_of_reads_that_are_none_are_counted() -> None:
+    """With context-info off there were no reads, and not one line that was not understood."""
+    lines = ["# tracer: nop", "", block("block_bio_queue", 1.0), "block_rq_complete: 8,0 R () 2048 + 8 none,0,0 [0]",
+             "CPU:3 [LOST 17 EVENTS]", block("block_bio_queue", 1.0).replace("block_bio_queue", "block_getrq")]
+    assert parse_reads(lines) == ({}, 1)
+
+
+def test_a_disk_that_goes_is_no_disk_of_a_partition(tmp_path: Path) -> None:
+    disk = tmp_path / "sys/devices/sda"
+    (disk / "sda1").mkdir(parents=True)
+    (disk / "dev").mkdir()  # there, and cannot be read
+    for name, text in {"sda1/dev": "8:1", "sda1/partition": "1"}.items():
+        (disk / name).write_text(text + "\n")
+    (tmp_path / "sys/class/block").mkdir(parents=True)
+    for name in ("sda", "sda/sda1"):
+        (tmp_path / "sys/class/block" / Path(name).name).symlink_to(f"../../devices/{name}")
+    assert partitions(Machine(tmp_path)) == {}
+
+
 def test_reads_of_a_partition_belong_to_its_disk(tmp_path: Path) -> None:
     disk = tmp_path / "sys/devices/sda"
     (disk / "sda1").mkdir(parents=True)
@@ -101,6 +123,11 @@ def test_reads_of_a_multipath_nvme(tmp_path: Path) -> None:
     assert lower_disks(machine, "nvme1n1") == ["nvme1n1"]
 
 
+# Inherited of the machine's own, each the wrong way round.
+OPTIONS = {"context-info": "0", "latency-format": "1", "raw": "1", "hex": "1", "bin": "1", "fields": "1",
+           "stacktrace": "1", "userstacktrace": "1"}
+
+
 @pytest.fixture(name="tracefs")
 def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory whose instances appear with their files, as tracefs makes them."""
@@ -119,12 +146,15 @@ def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 (self / event / "enable").write_text("0")
                 (self / event / "filter").write_text("none")
             real_mkdir(self / "options")
-            for name in ("tracing_on", "buffer_size_kb", "trace_clock", "trace", "trace_pipe", "options/overwrite"):
+            for name in ("tracing_on", "buffer_size_kb", "trace_clock", "trace", "trace_pipe"):
                 (self / name).write_text("")
+            for name, value in OPTIONS.items():
+                (self / f"options/{name}").write_text(value)
 
     def rmdir(self: Path) -> None:
         if self.parent.name == "instances":
-            import shutil
+            if any(os.path.realpath(f).startswith(f"{self}/") for f in Path("/proc/self/fd").iterdir()):
+                raise OSError(errno.EBUSY, "Device or resource busy", str(self))
             shutil.rmtree(self)
         else:
             real_rmdir(self)
@@ -135,19 +165,25 @@ def _tracefs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def instances(top: Path) -> list[str]:
-    return sorted(p.name for p in (top / "instances").iterdir())
+    """Their names, without what makes them different in each container."""
+    return sorted(re.sub(r"-[0-9a-f]{8}-", "-", p.name) for p in (top / "instances").iterdir())
+
+
+def instance(top: Path, what: str) -> Path:
+    """Ours."""
+    return next((top / "instances").glob(f"wb-watch-{os.getpid()}-*{what}"))
 
 
 def test_instances_come_and_go(tracefs: Path, tmp_path: Path) -> None:
     with Trace(Machine(tmp_path)) as trace:
         assert instances(tracefs) == [f"wb-watch-{os.getpid()}-reads", f"wb-watch-{os.getpid()}-sleeps"]
-        mine = tracefs / "instances" / f"wb-watch-{os.getpid()}-sleeps"
+        mine = instance(tracefs, "sleeps")
         assert (mine / watch_trace.SLEEP_EVENT / "filter").read_text() == "pause > 0"
         assert (mine / "tracing_on").read_text() == "1"
         (mine / "trace_pipe").write_text(sleep() + "\n" + sleep()[:40])
         found, _, _ = trace.sleeps()
         assert len(found) == 1  # the second line is not whole yet
-        (tracefs / "instances" / f"wb-watch-{os.getpid()}-reads" / "trace").write_text("\n".join([
+        (instance(tracefs, "reads") / "trace").write_text("\n".join([
             block("block_bio_queue", 1.0), block("block_rq_complete", 1.0005)]))
         assert list(trace.reads()[0]) == ["8:0"]
     assert instances(tracefs) == []
@@ -187,6 +223,43 @@ def test_that_of_a_killed_watch_with_our_own_number_goes(tracefs: Path, tmp_path
     with Trace(Machine(tmp_path)):
         assert len(instances(tracefs)) == 2
     assert instances(tracefs) == []
+
+
+def test_those_of_a_live_watch_stay(tracefs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in a container does not see the others' processes, and is number 1 as others are: it removed theirs."""
+    with Trace(Machine(tmp_path)) as first:
+        mine = instances(tracefs)
+        with Trace(Machine(tmp_path)):  # the same number
+            assert instances(tracefs) == sorted(2 * mine)
+        assert instances(tracefs) == mine
+        monkeypatch.setattr(os, "getpid", lambda: 999999998)  # and one that sees no process of ours
+        exists = Path.exists
+        monkeypatch.setattr(Path, "exists", lambda self: not str(self).startswith("/proc/") and exists(self))
+        with Trace(Machine(tmp_path)):
+            assert set(mine) < set(instances(tracefs))
+        first.reads()
+    assert instances(tracefs) == []
+
+
+def test_options_of_the_machine_are_not_inherited(tracefs: Path, tmp_path: Path) -> None:
+    """An instance begins with them: with options/raw no read was known, and nothing said so."""
+    with Trace(Machine(tmp_path)):
+        for what, overwrite in (("sleeps", "1"), ("reads", "0")):
+            found = {p.name: p.read_text() for p in (instance(tracefs, what) / "options").iterdir()}
+            assert found == {**dict.fromkeys(OPTIONS, "0"), "context-info": "1", "overwrite": overwrite}
+
+
+def test_an_option_that_this_kernel_does_not_have(tracefs: Path, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    write = watch_trace.Instance.write
+
+    def without(self: watch_trace.Instance, name: str, value: str) -> None:
+        if name == "options/fields":
+            raise FileNotFoundError
+        write(self, name, value)
+    monkeypatch.setattr(watch_trace.Instance, "write", without)
+    with Trace(Machine(tmp_path)):
+        assert (instance(tracefs, "reads") / "options/overwrite").read_text() == "0"
 
 
 def test_the_sample_of_reads_does_not_grow_with_the_cpus() -> None:

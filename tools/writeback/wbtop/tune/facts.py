@@ -90,7 +90,8 @@ class Facts:
 def identity_of(machine: Machine, dev: str) -> tuple[str, str] | None:
     """A property of udev that stays with the disk, from udev's database."""
     text = machine.text(f"/run/udev/data/b{dev}") or ""
-    for name in ("ID_SERIAL", "ID_WWN"):
+    # The last is that of a multipath map, whose number can be another one's after a boot.
+    for name in ("ID_SERIAL", "ID_WWN", "DM_UUID"):
         match = re.search(rf"^E:{name}=([A-Za-z0-9_.:+@%-]+)$", text, re.MULTILINE)
         if match:
             return name, match.group(1)

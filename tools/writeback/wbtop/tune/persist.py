@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wbtop.machine import nvme_head
+from wbtop.machine import dev_name, nvme_head
 
 from .facts import Facts
 from .profiles import twin
@@ -37,8 +37,8 @@ def _match(facts: Facts, disk: str) -> str:
     found = next((d for d in facts.disks if d.name == disk), None)
     if found is not None and found.identity is not None:
         return f'ENV{{{found.identity[0]}}}=="{found.identity[1]}"'
-    name = disk.replace("!", "/")  # device_set_sysname_and_sysnum() of systemd does that before it compares
-    return f'KERNEL=="{name}"'
+    # device_set_sysname_and_sysnum() of systemd has the name as in /dev before it is compared.
+    return f'KERNEL=="{dev_name(disk)}"'
 
 
 def _rules(before: str | None) -> dict[str, dict[str, str]]:

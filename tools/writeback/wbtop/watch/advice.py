@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from wbtop.machine import sysfs_name
+
 # A read of an idle disk that does not rotate is far below, one behind a burst of writeback above.
 SLOW_READ_US = 20_000
 # One that rotates takes 20 ms by itself: a seek and a turn, behind another read or two.  75 ms is what wbt takes
@@ -20,6 +22,8 @@ SLEPT_PCT = 5.0
 LONG_SYNC_S = 10
 # A disk that drains has at least this much of its estimated rate, in s, under writeback.
 DRAINING_S = 0.05
+# Backing devices that have no disk but are on some of this machine: those of file systems with disks of their own.
+LOCAL = ("btrfs-", "bcachefs-", "zfs")
 
 
 def _mib(value: float) -> str:
@@ -40,6 +44,14 @@ def _writes_back(device: dict[str, Any]) -> bool:
         or (device.get("writeback_rate") or 0) > BUSY_BYTES
 
 
+def _above_writes_back(device: dict[str, Any], devices: list[dict[str, Any]]) -> bool:
+    """Whether writeback was counted for this disk at the device mapper, md or file system above it."""
+    return (device["write_rate"] or 0) > BUSY_BYTES and any(
+        (d.get("writeback_rate") or 0) > BUSY_BYTES
+        and (d["name"].startswith(LOCAL) or sysfs_name(device["name"]) in (q["name"] for q in d.get("queues") or []))
+        for d in devices)
+
+
 def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     """Reads that wait behind writeback: the disk with the slowest."""
     def worst(device: dict[str, Any]) -> float:
@@ -49,7 +61,8 @@ def _reads(report: dict[str, Any]) -> dict[str, str] | None:
     def slow(device: dict[str, Any]) -> bool:
         return worst(device) >= (SLOW_READ_ROTATING_US if device.get("rotational") else SLOW_READ_US)
 
-    busy = [d for d in report["devices"] if slow(d) and _writes_back(d)]
+    devices = report["devices"]
+    busy = [d for d in devices if slow(d) and (_writes_back(d) or _above_writes_back(d, devices))]
     if not busy:
         return None
     d = max(busy, key=worst)
@@ -67,8 +80,10 @@ def _to_set(queues: list[dict[str, Any]]) -> str:
     """What wb tune would set, where it is not so; what is not known counts as the kernel's default."""
     lines = []
     for q in queues:
-        values = [*(["scheduler none"] if q.get("scheduler", "mq-deadline") == "mq-deadline" else []),
-                  *(["max_sectors_kb 128"] if (q.get("max_sectors_kb", 1280) or 0) > 128 else [])]
+        known = q.get("max_sectors_kb") is not None  # every queue that can be read has it; not so a scheduler (pmem)
+        scheduler, kb = (q["scheduler"], q["max_sectors_kb"]) if known else ("mq-deadline", 1280)
+        values = [*(["scheduler none"] if scheduler == "mq-deadline" else []),
+                  *(["max_sectors_kb 128"] if kb > 128 else [])]
         lines += [f"{', '.join(values)} on {q['name']}"] if values else []
     return "; ".join(lines)
 
@@ -95,12 +110,16 @@ def _read_fix(queues: list[dict[str, Any]]) -> str:
 
 
 def _who(report: dict[str, Any], pct: float, cause: str) -> str:
-    """The task that sleeps most for that limit, and its own part of the time; that of all is known where none is."""
+    """The task that sleeps longest for that limit; of all, asleep for ``pct`` of the time, where none is noticed."""
     # None: counters do not know the cause of a task's sleeps.
-    task = next((t for t in report["tasks"] if t.get("cause") in (cause, None)), None)
-    if task is None:
-        return f"writers, together, sleep {pct:.0f} % of the time"
-    return f"{task['comm']} ({task['pid']}) sleeps {task['share_pct']:.0f} % of the time"
+    tasks = [t for t in report["tasks"] if t.get("cause") in (cause, None)]
+    task = max(tasks, key=lambda t: t["share_pct"], default=None)
+    if task is None or task["share_pct"] < SLEPT_PCT:
+        return "writers, together, sleep " + (f"{pct:.0f} % of the time" if pct <= 100 else
+                                              f"{pct / 100:.0f} s in each second")
+    threads = task.get("threads") or 1
+    return f"{task['comm']} ({task['pid']})" + (f", in {threads} threads, sleeps up to" if threads > 1 else " sleeps") \
+        + f" {task['share_pct']:.0f} % of the time"
 
 
 def _cgroup(cgroups: list[dict[str, Any]]) -> str:
@@ -135,9 +154,10 @@ def _sleep(report: dict[str, Any]) -> dict[str, str] | None:
         group = _cgroup(report["cgroups"])
         return {"what": f"{who} for its cgroup's share of dirty memory",
                 "fix": f"more memory.high and memory.max for the cgroup{group}: its limit is a share of them"}
-    limit = report["dirty"]["limit"] if report["dirty"] else 0
-    return {"what": f"{who}: {name} is slower than what is written, and dirty memory is "
-                    f"at its limit of {_mib(limit)}",
+    dirty = report["dirty"]
+    above = f", and dirty memory was above the freerun ceiling of {_mib(dirty['freerun'])} (limit " \
+        f"{_mib(dirty['limit'])})" if dirty else ""
+    return {"what": f"{who}: {name} is slower than what is written{above}",
             "fix": "vm.dirty_bytes moves the wait to sync and does not remove it; wb tune DIR --goal throughput says "
                    "whether more helps"}
 
@@ -157,20 +177,25 @@ def _drains(device: dict[str, Any], rate: float) -> float | None:
 
 
 def _sync(report: dict[str, Any]) -> dict[str, str] | None:
-    """So much is dirty that a sync or an unplugging takes long."""
-    for d in report["devices"]:
-        estimate = d["drain_rate"] or d["bandwidth"]
-        dirty = (d["dirty"] or 0) + (d["writeback"] or 0)
-        rate = _drains(d, estimate) if estimate else None
-        if rate and dirty / rate > LONG_SYNC_S:
-            return {"what": f"a sync of {d['name']} takes about {dirty / rate:.0f} s: {_mib(dirty)} are dirty",
-                    "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
-                           "wb tune DIR --goal unplug"}
-    return None
+    """So much is dirty that a sync or an unplugging takes long: of the device where it takes longest."""
+    def seconds(device: dict[str, Any]) -> float:
+        estimate = device["drain_rate"] or device["bandwidth"]
+        rate = _drains(device, estimate) if estimate else None
+        return dirty(device) / rate if rate else 0.0
+
+    def dirty(device: dict[str, Any]) -> int:
+        return int(device["dirty"] or 0) + int(device["writeback"] or 0)
+
+    d = max(report["devices"], key=seconds, default=None)
+    if d is None or seconds(d) <= LONG_SYNC_S:
+        return None
+    return {"what": f"a sync of {d['name']} takes about {seconds(d):.0f} s: {_mib(dirty(d))} are dirty",
+            "fix": f"/sys/class/bdi/{d['bdi']}/max_drain_ms (the series), else max_bytes and strict_limit: "
+                   "wb tune DIR --goal unplug"}
 
 
 def findings(report: dict[str, Any]) -> list[dict[str, str]]:
-    """All that is wrong, what weighs most first: ``what``, and the ``fix``."""
+    """The worst of each kind that is wrong, what weighs most first: ``what``, and the ``fix``."""
     reads, sleep, sync = _reads(report), _sleep(report), _sync(report)
     still = any(t["share_pct"] >= STANDS_STILL_PCT for t in report["tasks"])
     return [f for f in ((sleep, reads, sync) if still else (reads, sleep, sync)) if f]

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from . import sample as samples
 from .live import Keys, height, width
 from .report import Traced, report
 from .trace import Trace
-from .view import render
+from .view import active, brief, render
 
 INTERVAL_S = 2.0
 EXAMPLES = """\
@@ -34,11 +35,13 @@ examples:
   wb watch --json --interval 60   one JSON object per line and minute
   wb watch --no-trace             counters only, on a kernel that has them
   wb watch --record stall.jsonl   keep every report; wb watch stall.jsonl shows them again
+  wb watch stall.jsonl --findings  only what was wrong, a line each with its time
   wb watch --interval 15 --openmetrics /var/lib/prometheus/node-exporter/wb.prom --json > /dev/null
 keys: q quits
 Needs nothing but Python 3.9.
 columns:
-  slept ms, %   time asleep in balance_dirty_pages(), and its share of the interval
+  slept ms, %   time asleep in balance_dirty_pages(), and the share of the interval, of
+                the thread that sleeps most
   limit         whose limit it was: global (vm.dirty_*), the cgroup's, the device's
   wr MB/s, est. what was written in the interval; the kernel's own estimate of the rate
   dirty, wback, flight   MiB: dirty, under writeback, in the device's queue (~: requests
@@ -63,8 +66,11 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--once", action="store_true", help="one report: --count 1")
     p.add_argument("--json", action="store_true", help="JSON: with --once one object, else one per line")
     p.add_argument("file", metavar="FILE", nargs="?", help="show what --record wrote, instead of this machine; of the "
-                   "options only --json goes with it")
-    p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line")
+                   "options only --json and --findings go with it")
+    p.add_argument("--findings", action="store_true", help="of FILE only what was wrong, a line each with its time; "
+                   "with --json the reports in which something was")
+    p.add_argument("--record", metavar="FILE", help="append each report to FILE, one JSON object per line, without "
+                   "idle devices")
     p.add_argument("--openmetrics", metavar="FILE", help="replace FILE at each report, for node_exporter's textfile "
                    "collector (its name has to end in .prom)")
     p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
@@ -95,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     if args.file:
         _check_replay(args)
         return _replay(Path(args.file), args)
+    if args.findings:
+        raise WbError("--findings: of a recording only: wb watch FILE --findings", 2)
     machine = Machine(Path(args.root))
     if machine.root == Path("/") and os.geteuid() != 0:
         raise WbError("wb watch reads other users' processes and tracefs: run as root")
@@ -116,28 +124,40 @@ def _check_replay(args: argparse.Namespace) -> None:
     names = ("interval", "count", "once", "record", "openmetrics", "no_trace")
     given = [f"--{n.replace('_', '-')}" for n in names if getattr(args, n) not in (None, False)]
     if given:
-        raise WbError(f"{', '.join(given)}: FILE is shown as it was recorded, of the options only with --json", 2)
+        raise WbError(f"{', '.join(given)}: FILE is shown as it was recorded, of the options only with --json and "
+                      "--findings", 2)
+
+
+def _recorded(path: Path) -> Iterator[str]:
+    """The lines of a recording, one at a time: of a night it may be larger than memory."""
+    try:
+        with path.open(errors="replace") as f:
+            yield from f
+    except OSError as exc:
+        raise WbError(f"{path}: {exc.strerror}", 2) from exc
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
     """Show what --record wrote; a line that is not whole is what a killed watch or a full disk leaves."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError as exc:
-        raise WbError(f"{path}: {exc.strerror}", 2) from exc
-    if not lines:
-        raise WbError(f"{path}: empty: no report was recorded yet")
-    for number, line in enumerate(lines, 1):
+    number = wrong = 0
+    for number, line in enumerate(_recorded(path), 1):
         try:
             found = json.loads(line)
-            text = json.dumps(found) if args.json else render(found, width())
+            lines = brief(found)
+            text = json.dumps(found) if args.json else "\n".join(lines) if args.findings else \
+                f"-- report {number}, {found.get('time') or ''}\n{render(found, width())}\n"
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             if number > 1:
                 say(f"wb watch: {path}: line {number} is not whole and was left out")
                 continue
             raise WbError(f"{path}: line {number} is not one of 'wb watch --record'", 2) from exc
-        stamp = found.get("time") or ""
-        print(text if args.json else f"-- {number} of {len(lines)}, {stamp}\n{text}\n")
+        wrong += bool(lines)
+        if lines or not args.findings:
+            print(text)
+    if not number:
+        raise WbError(f"{path}: empty: no report was recorded yet")
+    if args.findings:
+        say(f"wb watch: {wrong} of {number} reports have findings")
     return 0
 
 
@@ -221,7 +241,7 @@ def _append(path: Path, found: dict[str, Any]) -> None:
             f.seek(-1, os.SEEK_END)
             cut = f.read() != b"\n"
     with path.open("a") as f:
-        f.write("\n" * cut + json.dumps(found) + "\n")
+        f.write("\n" * cut + json.dumps(found | {"devices": [d for d in found["devices"] if active(d)]}) + "\n")
 
 
 def _show(found: dict[str, Any], args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from wbtop.machine import PAGE, Dirty
 from wbtop.stats import quantile
 
 from .advice import diagnose, findings
-from .sample import CAUSES, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
+from .sample import CAUSES, MAX_CGROUPS, ROOT_CGROUP, Device, DiskStat, Sample, Task, Throttle
 from .trace import Sleep
 
 # A percentile needs so many reads that at least one is above it.
@@ -28,6 +28,7 @@ class Slept:
     longest_ms: float = 0.0
     by_cause: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CAUSES, 0.0))
     devices: set[str] = field(default_factory=set)
+    threads: dict[int, float] = field(default_factory=dict)
     rate_kbps: int = 0
 
     def add(self, sleep: Sleep, cause: str) -> None:
@@ -37,6 +38,7 @@ class Slept:
         self.longest_ms = max(self.longest_ms, sleep.pause_ms)
         self.by_cause[cause] += sleep.pause_ms
         self.devices.add(sleep.bdi)
+        self.threads[sleep.pid] = self.threads.get(sleep.pid, 0.0) + sleep.pause_ms
         self.rate_kbps = sleep.rate_kbps
 
 
@@ -94,6 +96,8 @@ def report(old: Sample, new: Sample, traced: Traced | None, notes: Sequence[str]
             all_notes.append(f"{traced.unknown} trace lines were not understood: the numbers are too low; please "
                              "report this with the events' format files")
         _count(traced, new, total, tasks, cgroups, devices)
+    if new.more_cgroups:
+        all_notes.append(f"of more than {MAX_CGROUPS} cgroups the others' sleeps are not known")
     counted = new.total is not None
     if counted:
         _from_counters(old, new, tasks)
@@ -179,8 +183,11 @@ def _total(counted: Throttle | None, traced: Slept) -> dict[str, Any]:
 
 def _task(pid: int, task: Task, slept: Slept, seconds: float, names: Mapping[str, str]) -> dict[str, Any]:
     causes = {c: ms for c, ms in slept.by_cause.items() if ms}
+    # Of the thread that sleeps most.  Counters are of the process, and the trace says how its threads share them.
+    most = max(slept.threads.values()) / sum(slept.threads.values()) if slept.threads else 1
     return {"pid": pid, "comm": task.comm, "cgroup": task.cgroup, "sleeps": slept.count,
-            "slept_ms": round(slept.ms, 3), "share_pct": round(slept.ms / seconds / 10, 1),
+            "slept_ms": round(slept.ms, 3), "share_pct": round(min(100.0, slept.ms * most / seconds / 10), 1),
+            "threads": len(slept.threads) or None,
             "longest_ms": slept.longest_ms or None, "cause": max(causes, key=causes.__getitem__) if causes else None,
             "devices": sorted(names.get(b, b) for b in slept.devices),
             "rate": slept.rate_kbps << 10 if slept.rate_kbps else None}
@@ -204,7 +211,8 @@ def _cgroups(old: Sample, new: Sample, traced: Mapping[str, Slept]) -> list[dict
 def _reads(times: Sequence[float], stat: DiskStat | None, before: DiskStat | None) -> dict[str, Any] | None:
     """Percentiles of the sample; without one, the mean that the kernel keeps, from request to completion."""
     reads = max(0, stat.reads - before.reads) if stat and before else 0
-    mean = max(0, stat.read_ms - before.read_ms) * 1e3 / reads if stat and before and reads else None
+    # The kernel prints the time as 32 bits.
+    mean = (stat.read_ms - before.read_ms) % 2**32 * 1e3 / reads if stat and before and reads else None
     if not times and mean is None:
         return None
     found: dict[str, Any] = {"reads": reads, "mean_us": None if mean is None else round(mean, 1),

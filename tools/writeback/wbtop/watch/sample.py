@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of
+from wbtop.machine import SECTOR, Dirty, Machine, dirty, lower_disks, numbers_of, sysfs_name, takes_requests
 
 from .taskstats import Taskstats
 
@@ -20,7 +20,7 @@ CAUSES = ("global", "cgroup", "device")
 Delays = Callable[[int], "tuple[int, int] | None"]
 CGROUP = "/sys/fs/cgroup"
 MAX_CGROUPS = 5000
-DRAIN_FLOOR = 16 << 20  # of mm/page-writeback.c: no time limit is lower
+DRAIN_FLOOR = 12 << 20  # of mm/page-writeback.c: no time limit is lower
 # Memory that is never written back.
 _NO_DISK = re.compile(r"(ram|zram|sr|fd)[0-9]+")
 ROOT_CGROUP = 1  # the inode of cgroup v2's root, and what a kernel without cgroup writeback prints
@@ -100,6 +100,7 @@ class Sample:
     # Process -> its name, cgroup and bytes made dirty; us stalled by resource, "some" and "full".
     writers: dict[int, tuple[str, int]] = field(default_factory=dict)
     pressure: dict[str, dict[str, int]] = field(default_factory=dict)
+    more_cgroups: bool = False  # than were read
 
 
 def _throttle(values: dict[str, int]) -> Throttle | None:
@@ -124,10 +125,10 @@ def kernel_delays(machine: Machine) -> Delays:
 
 def sample(machine: Machine, *, counters: bool, delays: Delays | None = None) -> Sample:
     """Take one sample. counters: also read what the series counts per cgroup and, by ``delays``, per task."""
+    cgroups, more = _cgroups(machine) if counters else ({}, False)
     return Sample(time.monotonic(), dirty(machine), _throttle(machine.keyed("/proc/vmstat")),
-                  dict(_tasks(machine, delays)) if counters and delays else {},
-                  dict(_cgroups(machine)) if counters else {},
-                  _devices(machine), dict(_writers(machine)), dict(_pressure(machine)))
+                  dict(_tasks(machine, delays)) if counters and delays else {}, cgroups,
+                  _devices(machine), dict(_writers(machine)), dict(_pressure(machine)), more)
 
 
 def _pressure(machine: Machine) -> Iterator[tuple[str, dict[str, int]]]:
@@ -190,13 +191,16 @@ def _tasks(machine: Machine, delays: Delays) -> Iterator[tuple[int, Task]]:
                 yield found
 
 
-def _directories(machine: Machine) -> Iterator[str]:
+def _directories(machine: Machine) -> tuple[list[str], bool]:
+    """The cgroups, the first MAX_CGROUPS of them; and whether there are more."""
     top = machine.path(cgroup_root(machine))
-    for count, (path, names, _) in enumerate(os.walk(top)):
+    found: list[str] = []
+    for path, names, _ in os.walk(top):
+        if len(found) == MAX_CGROUPS:
+            return found, True
         names.sort()
-        if count >= MAX_CGROUPS:
-            return
-        yield "/" + str(Path(path).relative_to(top)) if Path(path) != top else "/"
+        found.append("/" + str(Path(path).relative_to(top)) if Path(path) != top else "/")
+    return found, False
 
 
 def cgroup_root(machine: Machine) -> str:
@@ -204,12 +208,11 @@ def cgroup_root(machine: Machine) -> str:
     return f"{CGROUP}/unified" if machine.exists(f"{CGROUP}/unified/cgroup.controllers") else CGROUP
 
 
-def _cgroups(machine: Machine) -> Iterator[tuple[str, Throttle]]:
+def _cgroups(machine: Machine) -> tuple[dict[str, Throttle], bool]:
     root = cgroup_root(machine)
-    for path in _directories(machine):
-        found = _throttle(machine.keyed(f"{root}{path}/memory.stat"))
-        if found is not None and path != "/":
-            yield path, found
+    paths, more = _directories(machine)
+    stats = {path: _throttle(machine.keyed(f"{root}{path}/memory.stat")) for path in paths if path != "/"}
+    return {path: found for path, found in stats.items() if found is not None}, more
 
 
 def cgroup_names(machine: Machine) -> dict[int, str]:
@@ -219,7 +222,7 @@ def cgroup_names(machine: Machine) -> dict[int, str]:
     # Each hierarchy of v1 has its own numbers.
     if not (root / "cgroup.controllers").exists():
         return found
-    for path in _directories(machine):
+    for path in _directories(machine)[0]:
         try:
             found[(root / path.lstrip("/")).stat().st_ino] = path
         except OSError:
@@ -236,7 +239,7 @@ def _diskstats(machine: Machine) -> dict[str, tuple[str, DiskStat]]:
         if len(f) < 14 or not all(x.isdigit() for x in (*f[:2], *f[3:14])):
             continue
         n = [int(x) for x in f[3:14]]
-        inflight = (machine.text(f"/sys/block/{f[2]}/inflight") or "").split()
+        inflight = (machine.text(f"/sys/block/{sysfs_name(f[2])}/inflight") or "").split()
         writes = int(inflight[1]) if len(inflight) == 2 and inflight[1].isdigit() else 0
         found[f"{f[0]}:{f[1]}"] = (f[2], DiskStat(n[0], n[2] * SECTOR, n[3], n[4], n[6] * SECTOR, writes))
     return found
@@ -307,7 +310,9 @@ def _turns(machine: Machine, name: str) -> bool | None:
 
 def _queues(machine: Machine, name: str) -> Iterator[dict[str, Any]]:
     """The settings of the queues that decide how long a read of ``name`` waits; zoned: the kind of zones, if any."""
-    for disk in lower_disks(machine, name):
+    # A path of multipath gets its requests from the map, as the map's queue makes them.
+    maps = [n for n in machine.names(f"/sys/block/{name}/holders") if takes_requests(machine, n)]
+    for disk in maps or lower_disks(machine, name):
         queue = f"/sys/block/{disk}/queue"
         zoned = machine.choice(f"{queue}/zoned")
         yield {"name": disk, "rotational": _turns(machine, disk), "zoned": None if zoned == "none" else zoned,
@@ -322,7 +327,8 @@ def _devices(machine: Machine) -> dict[str, Device]:
     found = {}
     for bdi in machine.names("/sys/class/bdi"):
         name, stat = stats.get(bdi, (bdi, None))
-        what = _block_what(machine, name) if stat else _mount_what(bdi, mounts)
+        disk = sysfs_name(name)
+        what = _block_what(machine, disk) if stat else _mount_what(bdi, mounts)
         if _NO_DISK.fullmatch(name):
             continue
         debug = numbers_of(machine.text(f"/sys/kernel/debug/bdi/{bdi}/stats") or "")
@@ -332,11 +338,11 @@ def _devices(machine: Machine) -> dict[str, Device]:
             name=name, bdi=bdi, stat=stat, dirty=_kilo(debug, "BdiReclaimable"),
             writeback=_kilo(debug, "BdiWriteback"), bandwidth=_kilo(debug, "BdiWriteBandwidth"),
             drain=_drain(machine, bdi), limited=_limited(machine, bdi),
-            wbt=machine.keyed(f"/sys/kernel/debug/block/{name}/rqos/wbt/bytes") if stat else {},
+            wbt=machine.keyed(f"/sys/kernel/debug/block/{disk}/rqos/wbt/bytes") if stat else {},
             throttle=None if us is None else Throttle(machine.number(f"{base}/nr_dirty_throttled") or 0, us),
             what=what, limits=_limits(machine, bdi),
-            policy=machine.choice(f"/sys/block/{name}/queue/wbt_policy") if stat else None,
-            rotational=_turns(machine, name) if stat else None, written=_kilo(debug, "BdiWritten"),
-            queues=tuple(_queues(machine, name)) if stat else (),
+            policy=machine.choice(f"/sys/block/{disk}/queue/wbt_policy") if stat else None,
+            rotational=_turns(machine, disk) if stat else None, written=_kilo(debug, "BdiWritten"),
+            queues=tuple(_queues(machine, disk)) if stat else (),
         )
     return found

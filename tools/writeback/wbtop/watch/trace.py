@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Private tracing instances: who is put to sleep in balance_dirty_pages(), and how long reads take.
 
-An instance has buffers, events, filters and a clock of its own, so no setting of
-the machine changes and removing it restores everything.
+An instance has buffers, events, filters, options and a clock of its own, so no setting
+of the machine changes and removing it restores everything.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ DIRTY_ALL_KB = 16384  # of all CPUs, but not below 64 a CPU, some 300 sleeps
 READS_KB = 256  # per CPU: some 3000 events, the sample of an interval
 READS_ALL_KB = 4096  # of all CPUs: to read it takes a third of a second; 200 CPUs' 256 KiB take five
 SLEEP_EVENT = "events/writeback/balance_dirty_pages"
+# A new instance has the machine's options; lines are read as they are by default.
+OPTIONS = {"context-info": "1", **dict.fromkeys(("latency-format", "raw", "hex", "bin", "fields", "stacktrace",
+                                                 "userstacktrace"), "0")}
 READ_EVENTS = ("events/block/block_bio_queue", "events/block/block_rq_complete")
 
 _LINE = re.compile(r"^\s*(?P<comm>.*)-(?P<pid>[0-9]+)\s+(?:\([^)]*\)\s+)?\[[0-9]+\]\s+(?:[^\s:]+\s+)?"
@@ -81,9 +84,13 @@ def parse_sleeps(lines: Iterable[str], form: Format | None = None) -> tuple[list
                                    int(v.get("cgroup_ino", 1))))
         elif gap := _LOST.search(line):
             lost += int(gap.group(1))
-        elif not match and line.strip() and not line.lstrip().startswith("#"):
+        elif not match and _says_something(line):
             unknown += 1
     return found, lost, unknown
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
@@ -107,6 +114,7 @@ def parse_reads(lines: Iterable[str], whole: Mapping[str, str] | None = None,
     for line in lines:
         match = _LINE.match(line)
         if not match or match["event"] not in forms:
+            unknown += not match and _says_something(line) and not _LOST.search(line)
             continue
         v = forms[match["event"]].parse(match["rest"])
         if v is None:
@@ -134,9 +142,10 @@ def partitions(machine: Machine) -> dict[str, str]:
     for name in machine.names("/sys/class/block"):
         base = f"/sys/class/block/{name}"
         if machine.exists(f"{base}/partition"):
-            part, disk = machine.text(f"{base}/dev"), machine.path(base).resolve().parent / "dev"
-            if part and disk.exists():
-                found[part] = disk.read_text().strip()
+            disk = machine.path(base).resolve().parent.name
+            part, whole = machine.text(f"{base}/dev"), machine.text(f"/sys/class/block/{disk}/dev")
+            if part and whole:
+                found[part] = whole
     return found
 
 
@@ -159,14 +168,18 @@ class Instance:
         self.path = top / "instances" / name
         self.path.mkdir()
         self._events: list[str] = []
+        self._held: int | None = None
         try:
+            # With an open file it cannot be removed: not by a wb watch that does not see this process, either.
+            self._held = os.open(self.path / "tracing_on", os.O_RDONLY | os.O_CLOEXEC)
             self.write("tracing_on", "0")
             self.write("buffer_size_kb", str(size_kb))
             # CPUs' own clocks differ; on a kernel without this one they have to do.
             with contextlib.suppress(OSError):
                 self.write("trace_clock", "mono")
-            if keep_first:
-                self.write("options/overwrite", "0")
+            for option, value in {**OPTIONS, "overwrite": "0" if keep_first else "1"}.items():
+                with contextlib.suppress(OSError):  # older kernels do not have all of them
+                    self.write(f"options/{option}", value)
         except BaseException:
             self.close()
             raise
@@ -197,6 +210,9 @@ class Instance:
         for event in self._events:
             with contextlib.suppress(OSError):
                 self.write(f"{event}/enable", "0")
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
         for _ in range(50):
             try:
                 self.path.rmdir()
@@ -233,15 +249,16 @@ class Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)
-            self._sleeps = Instance(self._top, f"{PREFIX}{os.getpid()}-sleeps", dirty_kb(os.cpu_count() or 1),
+            # The number is that of several in containers.
+            mine = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
+            self._sleeps = Instance(self._top, f"{mine}-sleeps", dirty_kb(os.cpu_count() or 1),
                                     keep_first=False)
             self._sleeps.enable(SLEEP_EVENT, "pause > 0")
             self._pipe = os.open(self._sleeps.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._sleeps.on()
             # Without block tracepoints there are no read latencies, and that is all.
             if self._reads_known():
-                self._reads = Instance(self._top, f"{PREFIX}{os.getpid()}-reads", reads_kb(os.cpu_count() or 1),
-                                       keep_first=True)
+                self._reads = Instance(self._top, f"{mine}-reads", reads_kb(os.cpu_count() or 1), keep_first=True)
                 for event in READ_EVENTS:
                     self._reads.enable(event, 'rwbs ~ "R*"')
                 self._reads.on()
@@ -324,8 +341,9 @@ def reads_kb(cpus: int) -> int:
 def _remove_stale(top: Path) -> None:
     """Instances of a wb watch that was killed."""
     for path in (top / "instances").glob(f"{PREFIX}*"):
-        match = re.fullmatch(rf"{PREFIX}([0-9]+)-\w+", path.name)
-        # In a container the number may be ours again, always 1: there is no other live one with it.
+        match = re.match(rf"{PREFIX}([0-9]+)-", path.name)
+        # In a container the number may be ours again, always 1, and others' processes are not seen: what is live is
+        # busy and stays.
         if match and (int(match[1]) == os.getpid() or not Path(f"/proc/{match[1]}").exists()):
             with contextlib.suppress(OSError):
                 path.rmdir()

@@ -47,6 +47,21 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def active(device: dict[str, Any]) -> bool:
+    """Whether there is anything to say of a device."""
+    return bool(device["write_rate"] or device["dirty"] or device["writeback"] or device["read"] or device["slept_ms"])
+
+
+def brief(r: dict[str, Any]) -> list[str]:
+    """A line for each finding, with its time; none when nothing is wrong."""
+    return [f"{r.get('time')} => {_printable(f['what'])}" for f in _findings(r) if f["fix"]]
+
+
+def _findings(r: dict[str, Any]) -> list[dict[str, str]]:
+    """What is wrong, or that nothing is; recordings of earlier versions have the first one only."""
+    return r.get("findings") or [d for d in [r.get("diagnosis")] if d]
+
+
 def _bar(dirty: dict[str, Any], width: int = 40) -> str:
     """Dirty (#) and under writeback (+) up to the limit; b: background, f: freerun."""
     limit = max(dirty["limit"], 1)
@@ -81,8 +96,7 @@ def render(r: dict[str, Any], columns: int = 80, rows: int | None = None) -> str
 def _render(r: dict[str, Any], columns: int, most: int) -> list[str]:
     """Its lines, with ``most`` rows in each table."""
     lines = [f"wb watch: {r['interval_s']:.1f} s, sleeps from {r['source']}"]
-    # Recordings of earlier versions have the first one only.
-    for found in r.get("findings") or filter(None, [r.get("diagnosis")]):
+    for found in _findings(r):
         lines.append(f"=> {found['what']}")
         lines += [f"   helps: {found['fix']}"] if found["fix"] else []
     lines += [f"  note: {n}" for n in r["notes"]]
@@ -146,7 +160,7 @@ def _cgroups(cgroups: list[dict[str, Any]], columns: int, most: int) -> list[str
 
 
 def _devices(devices: list[dict[str, Any]], columns: int, most: int) -> list[str]:
-    busy = [d for d in devices if d["write_rate"] or d["dirty"] or d["writeback"] or d["read"] or d["slept_ms"]]
+    busy = [d for d in devices if active(d)]
     if not busy:
         return ["", _clip("no device with reads, writes or dirty data", columns)]
     rows = []
