@@ -359,11 +359,10 @@ run_ahead() {
 	disk_teardown
 }
 
-# stalls(ms) - the disk stands still for so long, again and again, until STALLS goes
+# stalls(ms) - the disk stands still for so long, again and again, until "$WB_OUT/stalls" goes
 stalls() {
-	STALLS=$WB_OUT/stalls
-	touch "$STALLS"
-	while [ -e "$STALLS" ]; do
+	touch "$WB_OUT/stalls"
+	while [ -e "$WB_OUT/stalls" ]; do
 		wbdisk_set test stall_ms "$1"
 		sleep "$(calc "$1 / 1e3 + 0.01")"
 	done
@@ -372,13 +371,17 @@ stalls() {
 # run_reserved(MiB, [ms]) - three results; on a disk that stands still for so long, too
 run_reserved() {
 	local log=$WB_OUT/reserved pid ends=no synced=no before what=reserved seconds=$RESERVED_S
+	local stalls=
 	[ -z "${2:-}" ] || what+=", slow commits" seconds=$RESERVED_SLOW_S
 	last_blocks delalloc "$1"
 	before=$(commits)
 	xfs_io -c "pwrite -S 0x42 -b $1m 1m $1m" "$FILE" > "$log"
 	# Short of space, the flusher begins, and what it has written is converted.
 	sleep 3
-	[ -z "${2:-}" ] || stalls "$2" &
+	if [ -n "${2:-}" ]; then
+		stalls "$2" &
+		stalls=$!
+	fi
 	sync "$FILE" &
 	pid=$!
 	! tasks_end "$seconds" "$pid" || ends=yes
@@ -389,6 +392,7 @@ run_reserved() {
 	[ "$ends" = yes ] || rm "$MNT/fill0"
 	! wait "$pid" || synced=yes
 	rm -f "$WB_OUT/stalls"
+	[ -z "$stalls" ] || wait "$stalls"
 	wbdisk_set test stall_ms 0
 	check "$what: no error before $NOSPC_TRIES commits" \
 		eval "[ $synced = yes ] || [ $before -ge $NOSPC_TRIES ]"

@@ -49,7 +49,7 @@ readonly STEP_FROM=200 STEP_TO=10	# MB/s
 readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
 readonly FLOOR=$((12 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 
-# Of 250 MiB dirty and 20 MB/s, 16 MiB allowed: the writer has at most a quarter of the
+# Of 250 MiB dirty and 20 MB/s, 12 MiB allowed: the writer has at most a quarter of the
 # rate, and less while dirty_ratelimit comes down with it, so that more than half of
 # 160 MB go in 8 s.  A writer that is stopped waits for 11 s.
 readonly LOWER_MBPS=20 LOWER_MIB=250 LOWER_MS=100 LOWER_S=8
