@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """wb field: its statistics, that settings and files are as before, and what two results of two machines give."""
 
+import contextlib
+import hashlib
 import io
 import itertools
 import json
@@ -392,10 +394,11 @@ def test_the_result_outlives_its_reader_and_the_locale(tmp_path: Path, monkeypat
     assert " ± " in (tmp_path / "out/field.html").read_bytes().decode("utf-8")
 
 
-def one(machine: str = "m", p99: float = 40.0, release: str = "6.1", mib: int = 64) -> dict[str, object]:
+def one(machine: str = "m", p99: float = 40.0, release: str = "6.1", mib: int = 64,
+        **more: object) -> dict[str, object]:
     facts = {"machine": machine, "disk_id": "d", "fs": "ext4", "release": release, "host": None, "cpu": "c", "cpus": 2,
              "memory_bytes": 1 << 30, "mount_options": "rw",
-             "disks": [{"name": "sda", "model": "<b>", "scheduler": "none"}]}
+             "disks": [{"name": "sda", "model": "<b>", "scheduler": "none"}], **more}
     rows = [{"side": "A", "metrics": {"read_p99_ms": p99 + i, "drain_s": 3.0 + i / 10}, "cpu_stalled_pct": 1.0,
              "load": 0.1} for i in range(6)]
     return field.result(facts, {"A": "as it was"}, rows, mib)
@@ -453,6 +456,21 @@ def test_disks_whose_names_are_swapped_are_the_same(tmp_path: Path) -> None:
         assert len(facts.disks) == 2
         return str(field.describe(fake.machine, facts, False)["disk_id"])
     assert disk_id("A", "B") == disk_id("B", "A") != disk_id("A", "C")
+
+
+@pytest.mark.parametrize("old_first", [True, False])
+@pytest.mark.parametrize(("anonymous", "same"), [((), True), (("new",), True), (("old",), False)])
+def test_an_id_of_disks_in_order_of_their_names(anonymous: tuple[str, ...], same: bool, old_first: bool) -> None:
+    """As results of before have it: with sda of serial number B and sdb of A the same disks were two."""
+    def of(age: str, text: str) -> dict[str, object]:
+        disks = [{"name": name, "model": None, "size_bytes": 512,
+                  "identity": None if age in anonymous else f"ID_SERIAL={serial}"}
+                 for name, serial in (("sda", "B"), ("sdb", "A"))]
+        return one(disks=disks, disk_id=hashlib.sha256(text.encode()).hexdigest()[:16])
+    both = [of("old", "ID_SERIAL=B512|ID_SERIAL=A512"), of("new", "ID_SERIAL=A512|ID_SERIAL=B512")]
+    # What is anonymous has nothing but the id.
+    with contextlib.nullcontext() if same else pytest.raises(WbError, match="of two disks"):
+        assert field.pair(*both if old_first else both[::-1])["verdicts"]
 
 
 @pytest.mark.parametrize("key", ["host", "machine", "fs", "disks", "memory_bytes", "mib", "sides", "time"])

@@ -246,6 +246,11 @@ def test_a_disk_that_is_gone_is_no_failure(kernel: Kernel) -> None:
 def test_a_multipath_map_is_known_by_its_uuid(kernel: Kernel) -> None:
     kernel.write("/run/udev/data/b253:0", "E:DM_NAME=mpatha\nE:DM_UUID=mpath-3600508b4\n")
     assert tune_facts.identity_of(kernel.machine, "253:0") == ("DM_UUID", "mpath-3600508b4")
+    kernel.write("/run/udev/data/b8:0", "E:DM_UUID=mpath-3600508b4\n")
+    apply(kernel, "read-latency")
+    head, rule = kernel.read(UDEV_FILE).splitlines()
+    assert f"{head}\n" == persist.HEAD  # it is not by kernel name
+    assert 'ENV{DM_UUID}=="mpath-3600508b4"' in rule
 
 
 @pytest.mark.parametrize("udev", ["E:ID_SERIAL=Other_1\n", ""])

@@ -165,6 +165,17 @@ def test_of_many_the_one_that_sleeps_longest_is_named() -> None:
     assert diagnose(asleep("global", 2400.0, [("mysqld", 1.0), ("cp", 60.0)]))["what"].startswith("cp (11) sleeps 60 %")
 
 
+def test_threads_together_do_not_stand_still() -> None:
+    """20 of 5 % each came before reads that were late, and before a writer that stood still."""
+    late = {"write_rate": 50 * 10**6, "inflight_writes": 8, "read": {"p99_us": 90e3}}
+    found = asleep("global", 3000.0, [("mysqld", 100.0), ("cp", 6.0)], **late)
+    found["tasks"][0] |= {"threads": None, "num_threads": 20, "slept_ms": 2000.0}
+    assert diagnose(found)["what"].startswith("reads of sda wait")
+    assert findings(found)[1]["what"].startswith("the 20 threads of mysqld (10), together, sleep 100 % of the time: ")
+    found["tasks"][1]["share_pct"] = 60.0
+    assert diagnose(found)["what"].startswith("cp (11) sleeps 60 % of the time: sda")
+
+
 def test_every_finding_is_shown() -> None:
     found = asleep("cgroup", 1900.0, [], write_rate=50 * 10**6, inflight_writes=8, inflight_bytes=1,
                    inflight_estimated=False, read={"p99_us": 90e3})

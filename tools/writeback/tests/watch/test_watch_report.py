@@ -32,9 +32,10 @@ def sleep(pid: int = 10, dirty: int = LIMIT, pause: int = 50, cgroup: int = 1, b
     return Sleep(pid, "dd", bdi, pause, dirty, 100, 2048, cgroup)
 
 
-def process(fake: FakeMachine, pid: int, *, us: int | None = None, start: int = 500, name: str = "dd") -> None:
+def process(fake: FakeMachine, pid: int, *, us: int | None = None, start: int = 500, name: str = "dd",
+            num: int = 1) -> None:
     fake.write(f"/proc/{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\n")
-    fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 18) + f" {start} " +
+    fake.write(f"/proc/{pid}/stat", f"{pid} ({name}) S " + " ".join(["0"] * 16) + f" {num} 0 {start} " +
                " ".join(["0"] * 19) + f" {(us or 0) // 10000} 0\n")
     fake.write(f"/proc/{pid}/cgroup", "0::/user.slice/a\n")
     if us is not None:
@@ -206,11 +207,11 @@ def test_report_from_counters(fake: FakeMachine) -> None:
     assert re.search(r"10 +dd +1500 +75", render(found))
 
 
-def threads(fake: FakeMachine, ms: list[int], us: int | None = None) -> dict[str, Any]:
-    """A report of 2 s in which the threads of one process sleep ``ms`` each; us: what the kernel counted of all."""
-    process(fake, 1000, us=0)
+def threads(fake: FakeMachine, ms: list[int], us: int | None = None, num: int = 1) -> dict[str, Any]:
+    """A report of 2 s in which ``num`` threads of one process sleep ``ms`` each; us: what the kernel counted of all."""
+    process(fake, 1000, us=0, num=num)
     old = at(sampled(fake), 0.0)
-    process(fake, 1000, us=us)
+    process(fake, 1000, us=us, num=num, name="mysqld")
     for n in range(len(ms)):
         fake.write(f"/proc/{1000 + n}/status", "Name:\tmysqld\nTgid:\t1000\n")
     sleeps = [sleep(1000 + n, pause=pause) for n, pause in enumerate(ms)]
@@ -240,10 +241,20 @@ def test_a_process_sleeps_as_long_as_the_thread_that_sleeps_most(
         assert advice._who(found, 60.0, "global") == said.removesuffix(": sda")
 
 
-def test_counters_alone_do_not_tell_threads_apart(fake: FakeMachine) -> None:
-    counters(fake, 72_000_000, 72_000_000, 0, 0)
-    (task,) = threads(fake, [], 72_000_000)["tasks"]
-    assert (task["share_pct"], task["threads"], task["slept_ms"]) == (100.0, None, 72e3)
+@pytest.mark.parametrize(("us", "num", "share", "said"), [
+    (2_000_000, 20, 100.0, "the 20 threads of mysqld (1000), together, sleep 100 % of the time"),
+    (72_000_000, 40, 100.0, "the 40 threads of mysqld (1000), together, sleep 36 s in each second"),
+    (1_200_000, 1, 60.0, "mysqld (1000) sleeps 60 % of the time"),
+    (20_000, 20, 1.0, "writers, together, sleep 1 % of the time")])
+def test_counters_alone_do_not_tell_threads_apart(fake: FakeMachine, us: int, num: int, share: float,
+                                                  said: str) -> None:
+    """20 threads of 5 % each were "mysqld (1000) sleeps 100 % of the time", and stood still."""
+    counters(fake, us, us, 0, 0)
+    found = threads(fake, [], us, num)
+    (task,) = found["tasks"]
+    assert (task["share_pct"], task["threads"], task["num_threads"], task["slept_ms"]) == (share, None, num, us / 1e3)
+    assert advice._who(found, us / 2e4, "global") == said
+    assert advice._still(task) is (num == 1)
 
 
 def test_cgroups_that_are_left_out_are_mentioned(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,6 +241,34 @@ def test_those_of_a_live_watch_stay(tracefs: Path, tmp_path: Path, monkeypatch: 
     assert instances(tracefs) == []
 
 
+@pytest.mark.parametrize("error", [errno.ENOENT, errno.ENODEV])  # gone, and on its way
+@pytest.mark.parametrize(("times", "works"), [(1, True), (2, False)])
+def test_one_that_another_watch_removes_is_made_again(tracefs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                      error: int, times: int, works: bool) -> None:
+    """Between its making and its opening nothing holds it."""
+    names: list[str] = []
+    real_open = os.open
+
+    def late(path: Path, flags: int, *args: int, **more: int | None) -> int:
+        if isinstance(path, Path) and path.name == "tracing_on":
+            names.append(path.parent.name)
+            if len(names) <= times:
+                path.parent.rmdir()
+                raise OSError(error, os.strerror(error), str(path))
+        return real_open(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    if works:
+        with Trace(Machine(tmp_path)):
+            assert len(instances(tracefs)) == 2
+    else:
+        with pytest.raises(WbError, match=f"tracing is not possible here: .*/tracing_on: {os.strerror(error)}"), \
+                Trace(Machine(tmp_path)):
+            pass
+    assert len(set(names)) == len(names) == (3 if works else 2)
+    assert instances(tracefs) == []
+
+
 def test_options_of_the_machine_are_not_inherited(tracefs: Path, tmp_path: Path) -> None:
     """An instance begins with them: with options/raw no read was known, and nothing said so."""
     with Trace(Machine(tmp_path)):

@@ -181,6 +181,12 @@ def machine_id(machine: Machine) -> str:
     return hashlib.sha256(b"calm-writeback field " + text.encode()).hexdigest()[:16] if text else ""
 
 
+def disk_id(disks: list[dict[str, Any]]) -> str:
+    """Tells the disks without telling which, whatever the order of their names."""
+    known = sorted(str(d["identity"] or d["model"]) + str(d["size_bytes"]) for d in disks)
+    return hashlib.sha256("|".join(known).encode()).hexdigest()[:16]
+
+
 def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
     """Hardware, kernel, mount, settings and cgroup."""
     cpu = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.*)", machine.text("/proc/cpuinfo") or "", re.MULTILINE)
@@ -199,8 +205,7 @@ def describe(machine: Machine, facts: Facts, anonymize: bool) -> dict[str, Any]:
         "arch": os.uname().machine, "cpu": cpu[1] if cpu else None, "cpus": os.cpu_count(), "memory_bytes": facts.ram,
         "directory": facts.directory, "mountpoint": facts.mountpoint, "source": facts.source, "fs": facts.fs,
         "mount_options": options, "disks": disks, "vm": facts.vm, "cgroup": group, "cgroup_limits": limits,
-        "disk_id": hashlib.sha256("|".join(sorted(str(d["identity"] or d["model"]) + str(d["size_bytes"])
-                                                  for d in disks)).encode()).hexdigest()[:16],
+        "disk_id": disk_id(disks),
     }
     if anonymize:
         for key in ("host", "cmdline", "directory", "mountpoint", "source", "cgroup", "version"):
@@ -336,13 +341,19 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
+def _disk_id(facts: dict[str, Any]) -> str:
+    """That of today, where a result tells its disks: it once was in the order of their names."""
+    told = all(d["identity"] or d["model"] for d in facts["disks"])
+    return disk_id(facts["disks"]) if told else str(facts["disk_id"])
+
+
 def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
     """A of both as A and B; WbError when they cannot be compared, notes for what differs besides."""
     f, g = one["facts"], two["facts"]
     if not (f["machine"] and g["machine"]):
         raise WbError(f"these are not known to be of one machine, as one had {NO_ID}: nothing to compare", 2)
     for key, what in (("machine", "machines"), ("disk_id", "disks"), ("fs", "file systems")):
-        if f[key] != g[key]:
+        if f[key] != g[key] and not (key == "disk_id" and _disk_id(f) == _disk_id(g)):
             raise WbError(f"these are of two {what} ({f[key]}, {g[key]}): nothing to compare", 2)
     if one["mib"] != two["mib"]:
         raise WbError(f"{one['mib']} MiB were written in one and {two['mib']} in the other: give both the same "

@@ -76,8 +76,8 @@ def udev_text(facts: Facts, changes: Sequence[Advice], before: str | None = None
         rules[match] = dict(sorted(both.items(), key=lambda item: item[0] != "queue/scheduler"))
     lines = [f"{_RULE}{match}, " + ", ".join(f'ATTR{{{k}}}="{v}"' for k, v in attributes.items()) + "\n"
              for match, attributes in rules.items()]
-    by_name = "" if all("ENV{ID_" in line for line in lines) else \
-        "# By kernel name, for want of a serial number: check it after hardware changes.\n"
+    by_name = "# By kernel name, for want of a serial number: check it after hardware changes.\n" \
+        if any("KERNEL==" in line for line in lines) else ""
     return HEAD + by_name + "".join(lines)
 
 

@@ -109,14 +109,29 @@ def _read_fix(queues: list[dict[str, Any]]) -> str:
                                                f"what helps without it is set on {_names(fitting)}")
 
 
+def _together(task: dict[str, Any]) -> bool:
+    """Whether its time is that of several threads, and the trace does not say how they share it."""
+    return task.get("threads") is None and task.get("num_threads", 1) > 1
+
+
+def _still(task: dict[str, Any]) -> bool:
+    return task["share_pct"] >= STANDS_STILL_PCT and not _together(task)
+
+
+def _share(pct: float) -> str:
+    return f"{pct:.0f} % of the time" if pct <= 100 else f"{pct / 100:.0f} s in each second"
+
+
 def _who(report: dict[str, Any], pct: float, cause: str) -> str:
     """The task that sleeps longest for that limit; of all, asleep for ``pct`` of the time, where none is noticed."""
     # None: counters do not know the cause of a task's sleeps.
     tasks = [t for t in report["tasks"] if t.get("cause") in (cause, None)]
-    task = max(tasks, key=lambda t: t["share_pct"], default=None)
+    task = max(tasks, key=lambda t: (_still(t), t["share_pct"]), default=None)
     if task is None or task["share_pct"] < SLEPT_PCT:
-        return "writers, together, sleep " + (f"{pct:.0f} % of the time" if pct <= 100 else
-                                              f"{pct / 100:.0f} s in each second")
+        return f"writers, together, sleep {_share(pct)}"
+    if _together(task):
+        return f"the {task['num_threads']} threads of {task['comm']} ({task['pid']}), together, sleep " \
+            + _share(task["slept_ms"] / max(report["interval_s"], 1e-3) / 10)
     threads = task.get("threads") or 1
     return f"{task['comm']} ({task['pid']})" + (f", in {threads} threads, sleeps up to" if threads > 1 else " sleeps") \
         + f" {task['share_pct']:.0f} % of the time"
@@ -197,7 +212,7 @@ def _sync(report: dict[str, Any]) -> dict[str, str] | None:
 def findings(report: dict[str, Any]) -> list[dict[str, str]]:
     """The worst of each kind that is wrong, what weighs most first: ``what``, and the ``fix``."""
     reads, sleep, sync = _reads(report), _sleep(report), _sync(report)
-    still = any(t["share_pct"] >= STANDS_STILL_PCT for t in report["tasks"])
+    still = any(map(_still, report["tasks"]))
     return [f for f in ((sleep, reads, sync) if still else (reads, sleep, sync)) if f]
 
 

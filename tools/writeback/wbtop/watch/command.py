@@ -41,7 +41,7 @@ keys: q quits
 Needs nothing but Python 3.9.
 columns:
   slept ms, %   time asleep in balance_dirty_pages(), and the share of the interval, of
-                the thread that sleeps most
+                the thread that sleeps most (without tracing of all, at most 100)
   limit         whose limit it was: global (vm.dirty_*), the cgroup's, the device's
   wr MB/s, est. what was written in the interval; the kernel's own estimate of the rate
   dirty, wback, flight   MiB: dirty, under writeback, in the device's queue (~: requests

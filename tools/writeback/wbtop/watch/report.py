@@ -187,7 +187,7 @@ def _task(pid: int, task: Task, slept: Slept, seconds: float, names: Mapping[str
     most = max(slept.threads.values()) / sum(slept.threads.values()) if slept.threads else 1
     return {"pid": pid, "comm": task.comm, "cgroup": task.cgroup, "sleeps": slept.count,
             "slept_ms": round(slept.ms, 3), "share_pct": round(min(100.0, slept.ms * most / seconds / 10), 1),
-            "threads": len(slept.threads) or None,
+            "threads": len(slept.threads) or None, "num_threads": task.threads,
             "longest_ms": slept.longest_ms or None, "cause": max(causes, key=causes.__getitem__) if causes else None,
             "devices": sorted(names.get(b, b) for b in slept.devices),
             "rate": slept.rate_kbps << 10 if slept.rate_kbps else None}

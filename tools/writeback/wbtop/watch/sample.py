@@ -51,6 +51,7 @@ class Task:
     cgroup: str
     start: int  # ticks: tells a new process with an old number
     throttle: Throttle | None
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def task(machine: Machine, pid: int, delays: Delays | None = None) -> tuple[int,
     stat = _stat(machine, tgid)
     slept = delays(tgid) if delays and _delayed(stat) else None
     throttle = Throttle(slept[0], slept[1] // 1000) if slept else None
-    return tgid, Task(name.group(1), cgroup_of(machine, tgid), int(stat[19]) if len(stat) > 19 else 0, throttle)
+    threads, start = (int(stat[17]), int(stat[19])) if len(stat) > 19 else (1, 0)
+    return tgid, Task(name.group(1), cgroup_of(machine, tgid), start, throttle, threads)
 
 
 def _stat(machine: Machine, pid: int) -> list[str]:

@@ -8,6 +8,7 @@ of the machine changes and removing it restores everything.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -163,15 +164,17 @@ def tracefs(machine: Machine) -> str | None:
 class Instance:
     """One private instance, with its events off until ``on``."""
 
-    def __init__(self, top: Path, name: str, size_kb: int, *, keep_first: bool) -> None:
+    def __init__(self, top: Path, what: str, size_kb: int, *, keep_first: bool) -> None:
         """Make it. keep_first: when the buffer is full, new events are dropped instead of old ones."""
-        self.path = top / "instances" / name
-        self.path.mkdir()
         self._events: list[str] = []
         self._held: int | None = None
         try:
-            # With an open file it cannot be removed: not by a wb watch that does not see this process, either.
-            self._held = os.open(self.path / "tracing_on", os.O_RDONLY | os.O_CLOEXEC)
+            self._make(top, what)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
+            self._make(top, what)  # another wb watch removed it before it was open
+        try:
             self.write("tracing_on", "0")
             self.write("buffer_size_kb", str(size_kb))
             # CPUs' own clocks differ; on a kernel without this one they have to do.
@@ -180,6 +183,17 @@ class Instance:
             for option, value in {**OPTIONS, "overwrite": "0" if keep_first else "1"}.items():
                 with contextlib.suppress(OSError):  # older kernels do not have all of them
                     self.write(f"options/{option}", value)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self, top: Path, what: str) -> None:
+        # The number is that of several in containers.
+        self.path = top / "instances" / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}-{what}"
+        self.path.mkdir()
+        try:
+            # With an open file it cannot be removed: not by a wb watch that does not see this process, either.
+            self._held = os.open(self.path / "tracing_on", os.O_RDONLY | os.O_CLOEXEC)
         except BaseException:
             self.close()
             raise
@@ -249,16 +263,13 @@ class Trace:
         """Make the instances and start."""
         try:
             _remove_stale(self._top)
-            # The number is that of several in containers.
-            mine = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
-            self._sleeps = Instance(self._top, f"{mine}-sleeps", dirty_kb(os.cpu_count() or 1),
-                                    keep_first=False)
+            self._sleeps = Instance(self._top, "sleeps", dirty_kb(os.cpu_count() or 1), keep_first=False)
             self._sleeps.enable(SLEEP_EVENT, "pause > 0")
             self._pipe = os.open(self._sleeps.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             self._sleeps.on()
             # Without block tracepoints there are no read latencies, and that is all.
             if self._reads_known():
-                self._reads = Instance(self._top, f"{mine}-reads", reads_kb(os.cpu_count() or 1), keep_first=True)
+                self._reads = Instance(self._top, "reads", reads_kb(os.cpu_count() or 1), keep_first=True)
                 for event in READ_EVENTS:
                     self._reads.enable(event, 'rwbs ~ "R*"')
                 self._reads.on()
