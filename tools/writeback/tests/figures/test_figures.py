@@ -8,6 +8,7 @@ import pytest
 
 from wblib import cli
 from wblib.base.paths import ROOT, SELFTESTS
+from wblib.catalog import axes as ax
 from wblib.check import tiers
 from wblib.figures import blocks, command
 from wblib.figures.blocks import Block, Want
@@ -201,7 +202,7 @@ def test_another_script(root: Path) -> None:
 
     def why(text: str) -> list[str]:
         script.write_text(text)
-        blocks.script_hash.cache_clear()
+        ax.script_hash.cache_clear()
         block = blocks.read_spec(root)["reads"]
         return [blocks.stale(block, want, blocks.read_data(root)[want], root) for want in block.wants()]
 
@@ -209,12 +210,12 @@ def test_another_script(root: Path) -> None:
     assert not any(why("# a comment\ntrue\n"))
     data = blocks.read_data(root)
     for want, entry in data.items():
-        entry.script = blocks.script_hash(want.cell, root)
+        entry.script = ax.script_hash(want.cell.split()[0], root)
         assert entry.script
     blocks.write_data(data, root)
     assert not any(why("# another comment\ntrue\n"))
     assert all(text.endswith("with another read-latency.sh") for text in why("false\n"))
-    blocks.script_hash.cache_clear()
+    ax.script_hash.cache_clear()
 
 
 def test_another_cpu_of_the_exact_lane(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,3 +322,27 @@ def test_refresh_takes_what_is_there(root: Path, tmp_path: Path, monkeypatch: py
     entry = blocks.read_data()[Want(asked[0][0], asked[0][1], "fast")]
     assert entry.metrics == {"read_p99_95": [5000.0, 10000.0, 15000.0]}
     assert not [w for w in blocks.read_data() if w.cell == "soak"]
+
+
+def test_a_result_of_another_script_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be kept as that of the present one, and never be looked at again."""
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(command, "_key", lambda _variant, _lane: "0123")
+    monkeypatch.setattr(command.identity, "lane", lambda _r: "fast")
+    plain = command.Job("read-latency", dict(command.suites.cell("read-latency").axes), 1, "stock")
+    axes = dict((command.suites.in_lane("fast", plain) or plain).axes)
+    made = {s: store.Result("read-latency", "stock", axes, 1, {}, {"image_hash": "0123", "script": s}, "pass", [])
+            for s in (ax.script_hash("read-latency"), "of another")}
+    ran: list[int] = []
+
+    def run_many(*_args: object, **_more: object) -> list[store.Result]:
+        ran.append(1)
+        return [made["of another"]]
+
+    monkeypatch.setattr(command.runner, "run_many", run_many)
+    for script, runs in (("of another", 1), (ax.script_hash("read-latency"), 1)):
+        monkeypatch.setattr(store, "scan", lambda _path, script=script: [made[script]])
+        command._there.cache_clear()
+        list(command._runs(Want("read-latency", "stock", "fast"), [1]))
+        assert len(ran) == runs
+    command._there.cache_clear()

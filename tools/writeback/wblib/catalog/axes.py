@@ -12,8 +12,10 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from wblib.base.paths import ROOT, SELFTESTS
 from wblib.base.proc import sha256_text
 from wbtop.errors import WbError
 
@@ -161,6 +163,18 @@ def _case(said: Mapping[str, Any]) -> Case:
 CASES: dict[str, Case] = {c.name: c for c in map(_case, describe.declared())}
 # Background/limit in percent, limit/background in MB: the order of the study.
 DIRTY_ROWS = CASES["dirty-limits"].axis("row").choices[1:] if "dirty-limits" in CASES else ()
+
+
+@functools.cache
+def script_hash(name: str, root: Path = ROOT) -> str:
+    """Hash of the script of case ``name``, less its comments; empty for what is no case.
+
+    A patched kernel is measured again when its patches change, stock only when its base does: what a new part of a
+    test finds there is not seen otherwise.
+    """
+    scripts = sorted((root / SELFTESTS.relative_to(ROOT)).glob(f"*/{name}.sh"))
+    lines = [line for path in scripts for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+    return sha256_text("\n".join(lines))[:12] if lines else ""
 
 
 def case(name: str) -> Case:

@@ -22,6 +22,7 @@ from typing import Any
 
 from wblib.base import fs
 from wblib.base.paths import PATCH_DIRS, ROOT, SELFTESTS
+from wblib.catalog import axes as ax
 from wblib.catalog import suites
 from wblib.catalog.spec import CPU
 from wblib.kernel import upstream
@@ -228,18 +229,6 @@ def disk_hash(root: Path = ROOT) -> str:
     return digest.hexdigest()[:12]
 
 
-@functools.cache
-def script_hash(cell: str, root: Path = ROOT) -> str:
-    """Hash of the script of a cell's case, less its comments; empty for what is no case.
-
-    A patched kernel is measured again when its patches change, stock only when its base does: what a new part of a
-    test finds there is not seen otherwise.
-    """
-    scripts = sorted((root / SELFTESTS.relative_to(ROOT)).glob(f"*/{cell.split()[0]}.sh"))
-    lines = [line for path in scripts for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12] if lines else ""
-
-
 def base_version(line: str) -> str:
     """The pinned version of a line's source."""
     return upstream.pins(line)["VERSION"]
@@ -259,7 +248,7 @@ def stale(block: Block, want: Want, entry: Entry | None, root: Path = ROOT) -> s
         return f"{what} was measured on {entry.base}, not {base_version(want.line)}"
     if entry.disk != disk_hash(root):
         return f"{what} was measured with other models of disks"
-    if entry.script and entry.script != script_hash(want.cell, root):
+    if entry.script and entry.script != ax.script_hash(want.cell.split()[0], root):
         return f"{what} was measured with another {want.cell.split()[0]}.sh"
     if entry.cpu != cpu_of(want):
         return f"{what} was measured on {entry.cpu or 'no named CPU'}, not {cpu_of(want) or 'any'}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from wblib.base import fs, proc
 from wblib.base.paths import BUILD, PATCH_DIRS, RESULTS, ROOT
 from wblib.base.proc import say
+from wblib.catalog import axes as ax
 from wblib.catalog import suites
 from wblib.catalog.spec import specs
 from wblib.catalog.suites import Job
@@ -117,7 +118,7 @@ def _measure(block: Block, want: Want, every: Iterable[Block]) -> Entry:
     patches = {} if want.stock else {f: blocks.patches_hash(f, want.line) for f in PATCH_DIRS}
     return Entry(blocks.base_version(want.line), patches, seeds,
                  {n: [row[n] for row in rows] if all(n in row for row in rows) else None for n in names},
-                 blocks.disk_hash(), blocks.cpu_of(want), blocks.script_hash(want.cell))
+                 blocks.disk_hash(), blocks.cpu_of(want), ax.script_hash(want.cell.split()[0]))
 
 
 def _metrics(result: Result) -> dict[str, float]:
@@ -133,15 +134,16 @@ def _key(variant: str, lane: str) -> str:
 
 
 @functools.cache
-def _there() -> dict[tuple[str, str, int, str, str], Result]:
-    """Finished results by cell, kernel, seed, lane and kernel's key."""
+def _there() -> dict[tuple[str, str, int, str, str, str], Result]:
+    """Finished results by cell, kernel, seed, lane, kernel's key and the case's script."""
     found = {}
     for r in store.scan(RESULTS) if RESULTS.is_dir() else ():
         lane = identity.lane(r)
         if r.status in ("pass", "fail") and lane in ("fast", "exact"):
             words = " ".join([r.case, *(f"{k}={v}" for k, v in r.axes.items())])
             try:
-                found[(blocks.cell(words), r.kernel, r.seed, lane, str(r.meta.get("image_hash")))] = r
+                found[(blocks.cell(words), r.kernel, r.seed, lane, str(r.meta.get("image_hash")),
+                       str(r.meta.get("script")))] = r
             except WbError:
                 continue  # of a rig with other axes
     return found
@@ -154,7 +156,8 @@ def _runs(want: Want, seeds: Sequence[int]) -> Iterator[Result]:
         # A case that means nothing there in general may do so with these axes.
         job = suites.in_lane(want.lane, plain) or plain
         words = " ".join([job.case, *(f"{k}={v}" for k, v in job.axes.items())])
-        known = _there().get((blocks.cell(words), want.kernel, seed, want.lane, _key(want.kernel, want.lane)))
+        known = _there().get((blocks.cell(words), want.kernel, seed, want.lane, _key(want.kernel, want.lane),
+                              ax.script_hash(job.case)))
         result = known or runner.run_many(specs([job], lane=want.lane), parallel=1)[0]
         if result.status not in ("pass", "fail"):
             raise WbError(f"{want.cell} on {want.kernel}, seed {seed}: {result.status}, nothing to keep")

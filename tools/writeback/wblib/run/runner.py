@@ -184,6 +184,7 @@ def _run_guest(spec: RunSpec, prepared: Prepared, progress: Progress, timeout_s:
     meta = {
         **_identity(spec, prepared), "release": prepared.kernel.release,
         "config_hash": prepared.kernel.config_hash, "patchset_hash": prepared.kernel.patchset_hash,
+        "script": ax.script_hash(spec.case),
         **spec.meta,
         **({"host_cpu": qemu.host_cpu()} if spec.lane == "functional" else {}),
         **({"accelerator": outcome.command[outcome.command.index("-accel") + 1]} if spec.lane != "fast" else {}),
