@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wbtop import ranges
+from wbtop.cli import given
 from wbtop.errors import WbError
 from wbtop.machine import Machine
 from wbtop.proc import say
@@ -75,7 +76,7 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                    "collector (its name has to end in .prom)")
     p.add_argument("--no-trace", action="store_true", help="do not use tracepoints")
     p.add_argument("--root", default="/", help=argparse.SUPPRESS)
-    p.set_defaults(func=run)
+    p.set_defaults(func=run, default=p.get_default)
 
 
 def _trace(machine: Machine, args: argparse.Namespace, counters: bool, notes: list[str],
@@ -121,10 +122,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_replay(args: argparse.Namespace) -> None:
     """WbError (code 2) for what has no meaning with FILE."""
-    names = ("interval", "count", "once", "record", "openmetrics", "no_trace")
-    given = [f"--{n.replace('_', '-')}" for n in names if getattr(args, n) not in (None, False)]
-    if given:
-        raise WbError(f"{', '.join(given)}: FILE is shown as it was recorded, of the options only with --json and "
+    if more := given(args, "interval", "count", "once", "record", "openmetrics", "no_trace"):
+        raise WbError(f"{', '.join(more)}: FILE is shown as it was recorded, of the options only with --json and "
                       "--findings", 2)
 
 
