@@ -98,13 +98,13 @@ mark() {
 	echo "$1 $seconds" >> "$2"
 }
 
-# throttle_trace_start(KiB) - record every planned sleep of dd in
-# balance_dirty_pages(), in a buffer of KiB per CPU ("": the kernel's default)
+# throttle_trace_start(KiB, [name]) - record every planned sleep of dd, or of tasks of
+# that name, in balance_dirty_pages(), in a buffer of KiB per CPU ("": the kernel's default)
 #	Returns 1 if the kernel has no such tracepoint.
 throttle_trace_start() {
 	# The event also comes without a sleep, then with a pause of 0 or less.
 	trace_instance "${TRACE_INSTANCE##*/}" "$1" && echo mono > "$TRACE_INSTANCE/trace_clock" &&
-		trace_event "$TRACE_INSTANCE" writeback/balance_dirty_pages 'pause > 0 && comm == "dd"'
+		trace_event "$TRACE_INSTANCE" writeback/balance_dirty_pages "pause > 0 && comm == \"${2:-dd}\""
 }
 
 throttle_trace_clear() {

@@ -23,7 +23,8 @@
 #	groups	how long a light cgroup sleeps on account of a noisy one; does the limit of
 #		a cgroup stay a hard one beside a time limit, which is none?
 # Where there is no such limit, stick, beside, extents and groups measure without it,
-# and what they would check is skipped.
+# and what they would check is skipped.  With --by estimate there is one that any kernel
+# has: what a daemon can do that sets max_bytes by the bandwidth that the kernel estimates.
 
 # "$!" is no array, whatever was sourced before.
 # shellcheck disable=SC2128
@@ -44,9 +45,10 @@ readonly SYNC_S=3.6
 readonly BLOCK_MS=250
 
 readonly STEP_FROM=200 STEP_TO=10	# MB/s
-# What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 6 s
-# without a writer; of 3 s it would take a minute however the kernel behaves.
-readonly STEP_MS=300 STEP_S=15 STEP_BLOCK_MS=1000
+# What is dirty at the step must go at STEP_TO: of 300 ms, 60 MB, that takes 5 s without
+# a writer until FLOOR is left, and up to half as long again beside one; of 3 s it would
+# take a minute however the kernel behaves.
+readonly STEP_MS=300 STEP_SHARE=1.5 STEP_BLOCK_MS=500
 readonly FLOOR=$((12 * MIB))		# DRAIN_FLOOR of mm/page-writeback.c
 
 # Of 250 MiB dirty and 20 MB/s, 12 MiB allowed: the writer has at most a quarter of the
@@ -68,7 +70,7 @@ readonly CARD_FROM=90 CARD_TO=10 CARD_S=5 IDLE_S=600
 # Each less than four times the one before, above half of a limit that grows so.
 readonly REMOVED_MIB="14 48 160 320"
 
-readonly FAST_MBPS=200 FAST_MIB=1024 FAST_SHARE=0.95
+readonly FAST_MBPS=200 FAST_MIB=1024 FAST_MS=1000 FAST_SHARE=0.95 FAST_ALONE=0.99
 readonly QUIET_SYNCS=120 QUIET_S=.5 BURST_MIB=512 BURST_SHARE=0.97
 # Bursts above a limit of 300 ms, that end while their writer is throttled.
 readonly PAUSE_MIB=100 PAUSE_MS=300 PAUSE_S=15 PAUSE_BURSTS=3
@@ -90,9 +92,10 @@ readonly GROUPS_MBPS=20 GROUPS_MS=1000 GROUPS_LIMIT=$((128 * MIB)) LIGHT_ROUNDS=
 # Whoever exceeded a limit looks again after 8 pages (32 KiB, balance_dirty_pages_ratelimited()).
 readonly POLL_PAGES=16
 
-# A fifth of what the cgroup may have is its own limit, below twice FLOOR.  It may be
-# exceeded while the cgroup's counters are a flush old, but not by more and more.
-readonly HARD_MAX=$((FLOOR * 13 / 2)) HARD_SLACK=1.02
+# A fifth of what the cgroup may have is its own limit, above twice FLOOR, where both
+# limits leave nothing.  It may be exceeded while the cgroup's counters are a flush old,
+# but not by more and more.
+readonly HARD_MAX=$((FLOOR * 11)) HARD_SLACK=1.02
 readonly MANY_S=40 MANY_SHARE=1.25
 readonly HARD_STALL_MS=300000 HARD_FIRST_S=20 HARD_S=190
 
@@ -106,6 +109,7 @@ about series
 case_parts knobs off stick step lower crowd change beside quiet slow extents groups
 axis fs xfs 'xfs|ext4' "file system of the disk"
 axis mib "$STICK_MIB" '10..99999 MiB' "written to the stick"
+axis by age 'age|estimate' "the limit: max_drain_ms, or max_bytes by the estimated bandwidth"
 measures stick_sync_s_L s lower "sync after the writer to a stick ended; L: time limit on or off"
 measures stick_write_s_L s - "that writer's own time"
 measures stick_mbps_L MB/s higher "the file, sync included"
@@ -146,22 +150,63 @@ other_disk() {
 
 # has_limit() - does the kernel know of such a limit?
 has_limit() {
-	[ -d "$TRACE_INSTANCE/events/writeback/bdi_drain" ]
+	[ "${OPT[by]}" = estimate ] || [ -d "$TRACE_INSTANCE/events/writeback/bdi_drain" ]
 }
 
 # limit(ms) - of the modelled disks, those to come included; 1 if there is no such limit
-LIMIT_MS=0
+LIMIT_MS=0 ESTIMATOR=
 limit() {
 	local dir
 	has_limit || return
 	LIMIT_MS=$1
+	[ -z "$ESTIMATOR" ] || stop_tasks "$ESTIMATOR"
+	ESTIMATOR=
 	for dir in /sys/block/wbd-* /sys/block/loop*; do
 		[ ! -d "$dir/bdi" ] || limit_disk "${dir##*/}"
 	done
+	if [ "${OPT[by]}" = estimate ] && [ "$LIMIT_MS" -gt 0 ]; then
+		estimator &
+		ESTIMATOR=$!
+	fi
 }
 
 limit_disk() {
-	! has_limit || bdi_set max_drain_ms "$LIMIT_MS" "$1" || die "cannot set max_drain_ms of $1"
+	has_limit || return 0
+	if [ "${OPT[by]}" = estimate ]; then
+		if ! bdi_set max_ratio 100 "$1" || ! bdi_set strict_limit "$((LIMIT_MS > 0))" "$1"; then
+			die "cannot set strict_limit of $1"
+		fi
+	else
+		bdi_set max_drain_ms "$LIMIT_MS" "$1" || die "cannot set max_drain_ms of $1"
+	fi
+}
+
+# estimator() - what a daemon could do, five times a second: max_bytes of each disk by
+#	the bandwidth that the kernel estimates, never below that of max_drain_ms
+estimator() {
+	local dir size dev key kbps bytes
+	while sleep .2; do
+		for dir in /sys/block/wbd-* /sys/block/loop*; do
+			{ read -r size < "$dir/size" && read -r dev < "$dir/dev"; } 2> /dev/null || continue
+			((size > 0)) || continue
+			while read -r key kbps _; do
+				[ "$key" != BdiWriteBandwidth: ] || break
+			done 2> /dev/null < "/sys/kernel/debug/bdi/$dev/stats"
+			[ "$key" = BdiWriteBandwidth: ] || continue
+			bytes=$((kbps * 1024 * LIMIT_MS / 1000))
+			echo "$((bytes > FLOOR ? bytes : FLOOR))" 2> /dev/null > "$dir/bdi/max_bytes"
+		done
+	done
+}
+
+# only_age(part) - is it max_drain_ms?  Else the part's results are skipped.
+only_age() {
+	local i
+	[ "${OPT[by]}" = estimate ] || return 0
+	for ((i = 1; i <= RESULTS[$1]; i++)); do
+		skip_test "$1: result $i" "not with --by estimate"
+	done
+	return 1
 }
 
 # limited(description, cmd...) - a result that needs the limit
@@ -194,13 +239,18 @@ sync_seconds() {
 
 # drained() - bytes that the limit comes to at present
 drained() {
-	bdi_get max_drain_bytes
+	if [ "${OPT[by]}" = estimate ]; then
+		bdi_get max_bytes
+	else
+		bdi_get max_drain_bytes
+	fi
 }
 
 # ---- knobs, off ------------------------------------------------------------
 
 test_knobs() {
 	local knob
+	only_age knobs || return 0
 	other_disk knobs fifo link_mbps=$FAST_MBPS
 	knob=$(bdi_dir)/max_drain_ms
 	limited "it is off at first, and comes to no limit" comes_to 0 0
@@ -253,6 +303,7 @@ thresholds() {
 
 test_off() {
 	local off on again i same=1
+	only_age off || return 0
 	other_disk off fifo link_mbps=$FAST_MBPS
 	# In bytes: a ratio follows free memory, from one line to the next.
 	set_limits bytes $((64 * MIB)) $((128 * MIB))
@@ -353,7 +404,8 @@ test_step() {
 	metric step_s "${first:-25}"
 	metric step_block_ms "$block"
 	note "limit $(drained) bytes"
-	check "step: dirty memory is back below the limit" holds "${first:-25} <= $STEP_S"
+	check "step: dirty memory is back below the limit" \
+		holds "${first:-25} <= $STEP_SHARE * ($before - $FLOOR) / ($STEP_TO * 1e6)"
 	check "step: the writer is not held" holds "$block <= $STEP_BLOCK_MS"
 	limit 0
 	disk_drop step
@@ -420,6 +472,7 @@ crowd_bytes() {
 
 test_crowd() {
 	local i dirty peak=0 least before after writers=()
+	only_age crowd || return 0
 	if ! has_limit; then
 		skip_test "crowd: dirty memory stays near twice the limit" "no max_drain_ms"
 		skip_test "crowd: each writer gets on" "no max_drain_ms"
@@ -576,11 +629,11 @@ function test_change() {
 # ---- a fast disk beside the stick ------------------------------------------
 
 test_beside() {
-	local solo label
+	local solo label with=0 without
 	set_limits ratio 10 20
 	for label in on off; do
 		if [ "$label" = on ]; then
-			limit "$STICK_MS" || continue
+			limit "$FAST_MS" || continue
 		else
 			limit 0
 		fi
@@ -598,12 +651,17 @@ test_beside() {
 		stop_tasks "$WRITER"
 		metric "fast_solo_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $solo")"
 		metric "fast_beside_mbps_$label" "$(calc "$FAST_MIB * $MIB / 1e6 / $TOOK")"
-		[ "$label" = off ] || SHARE=$(calc "$solo / $TOOK")
+		if [ "$label" = on ]; then
+			with=$solo SHARE=$(calc "$solo / $TOOK")
+		else
+			without=$solo
+		fi
 		wbdisk_set stick link_mbps 1000
 		disk_drop fast
 		disk_drop stick
 	done
 	limited "beside: the fast disk keeps its speed" holds "${SHARE:-0} >= $FAST_SHARE"
+	limited "beside: alone it is as fast as without a limit" holds "$without >= $FAST_ALONE * $with"
 }
 
 # ---- quiet -----------------------------------------------------------------
@@ -860,19 +918,30 @@ idle_ones() {
 	disk_drop idle
 }
 
+# steadily() - 128 MiB, in 25 s
+steadily() {
+	local i
+	for ((i = 0; i < 128; i++)); do
+		head -c "$MIB" /dev/zero || break
+		sleep .2
+	done
+}
+
 # own_limit() - of a cgroup whose device stands still
 own_limit() {
 	local dirty first limit
 	other_disk hard fifo link_mbps=$FAST_MBPS
 	set_limits ratio 10 20
-	limit "$STICK_MS" || note "without a time limit"
+	limit 0
 	cgroup_create hard "$HARD_MAX"
 	# What has to be read for a new file, and whose it is.
 	cgroup_run hard dd if=/dev/zero of="$MNT/file" bs=64k count=1 conv=fsync status=none
 	wbdisk_set hard stall_ms "$HARD_STALL_MS"
-	cgroup_exec hard dd if=/dev/zero of="$MNT/file" bs=64k count=1024 conv=notrunc status=none &
+	# No faster than the counters of the cgroup follow, every 2 s.
+	steadily | cgroup_exec hard dd of="$MNT/file" bs=1M iflag=fullblock conv=notrunc status=none &
 	WRITER=$!
 	sleep "$HARD_FIRST_S"
+	limit "$STICK_MS" || note "without a time limit"
 	first=$(($(cgroup_stat hard file_dirty) + $(cgroup_stat hard file_writeback)))
 	sleep "$HARD_S"
 	dirty=$(($(cgroup_stat hard file_dirty) + $(cgroup_stat hard file_writeback)))
@@ -887,6 +956,7 @@ own_limit() {
 
 test_groups() {
 	local off count
+	only_age groups || return 0
 	set_limits bytes $((GROUPS_LIMIT / 2)) "$GROUPS_LIMIT"
 	limit 0
 	groups off
@@ -909,7 +979,7 @@ test_groups() {
 	limit 0
 }
 
-declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [crowd]=3 [change]=4 [beside]=1 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
+declare -A RESULTS=([knobs]=7 [off]=1 [stick]=2 [step]=2 [lower]=2 [crowd]=3 [change]=4 [beside]=2 [quiet]=3 [slow]=3 [extents]=4 [groups]=8)
 wb_begin
 [ -x "$WB_DIR/vmstat_sampler" ] || skip_all "needs vmstat_sampler: make"
 need_wbdisk

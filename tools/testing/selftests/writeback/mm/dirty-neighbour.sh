@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A light writer beside a heavy one on a stick: how long does it sleep for what the
+# other one has dirtied?
+#	device	it writes to another disk, both without a cgroup
+#	apart	to another disk, each in a cgroup of its own
+#	cgroup	to the stick, each in a cgroup of its own
+#	none	to the stick, both without a cgroup: they share its pace
+# Each without a time limit and with one of all disks, where there is such a limit; of
+# device and apart the stick stands still, of the others it is slow, and then stands
+# still, where who writes to it can but wait, sooner or later.
+
+# "$!" is no array, whatever was sourced before.
+# shellcheck disable=SC2128
+
+# shellcheck source=../lib/functions.sh
+. "$(dirname "$0")/../lib/functions.sh"
+# shellcheck source=../lib/dirty.sh
+. "$WB_DIR/lib/dirty.sh"
+# shellcheck source=../lib/cgroup.sh
+. "$WB_DIR/lib/cgroup.sh"
+
+readonly LIMIT_MS=3000 HEAVY_S=15 STALL_MS=40000
+# 1 MiB/s for half a minute.
+readonly LIGHT_KIB=512 LIGHT_ROUNDS=60 LIGHT_PAUSE_S=.5
+# A hundredth of the time; of two tasks that share a pace, each moment in which the disk
+# cleans nothing is for both, a tenth.
+readonly LIGHT_MS=300 SHARED_MS=3000
+
+about title "how long a light writer sleeps for what a heavy one on a stick has dirtied"
+about replays "none: who sleeps for whose dirty data"
+about wall 60
+about programs awk dd
+about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
+about series
+case_parts device apart cgroup none
+axis fs xfs 'xfs|ext4' "file system of the disks"
+measures slept_X_W_L ms lower \
+	"how long it slept in 30 s; X: part, W: the stick is slow or still, L: time limit on or off"
+measures dirty_X_W_L bytes - "dirty and under writeback at the end"
+case_parse "$@"
+OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
+
+# light(directory) - by one task: what one that has just begun may do says little
+light() {
+	local i
+	for ((i = 0; i < LIGHT_ROUNDS; i++)); do
+		head -c "${LIGHT_KIB}k" /dev/zero
+		sleep "$LIGHT_PAUSE_S"
+	done | "$LIGHT" bs=64k iflag=fullblock of="$1/light" status=none
+}
+
+# in_group(name, cmd...) - in that cgroup, if there is a name; in a subshell
+in_group() {
+	[ -z "$1" ] || echo "$BASHPID" > "$CGROUPS/wb-$1/cgroup.procs" || return
+	"${@:2}"
+}
+
+# beside(part, slow|still, label, where, heavy's cgroup, light's cgroup) - SLEPT: ms
+beside() {
+	local name=$1$2$3
+	disk_beside "${OPT[fs]}" "$name" usb-stick
+	disk_beside "${OPT[fs]}" "other$name" fifo link_mbps=200
+	DISK_NAME=wbd-$name
+	if [ "$3" = on ]; then
+		bdi_set max_drain_ms "$LIMIT_MS" || die "cannot set max_drain_ms"
+		bdi_set max_drain_ms "$LIMIT_MS" "wbd-other$name" || die "cannot set max_drain_ms"
+	fi
+	[ -z "$5" ] || cgroup_create "$5"
+	[ -z "$6" ] || cgroup_create "$6"
+	in_group "$5" exec dd if=/dev/zero of="/mnt/$name/heavy" bs=1M count=99999 status=none &
+	WRITER=$!
+	# Whether one of its writes meets a moment of pressure is chance: each seed another.
+	sleep "$HEAVY_S.$((OPT[seed] * 137 % 900 + 100))"
+	[ "$2" = slow ] || wbdisk_set "$name" stall_ms "$STALL_MS"
+	throttle_trace_clear
+	(in_group "$6" light "/mnt/$4$name")
+	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_$name.txt")
+	metric "slept_$1_$2_$3" "$SLEPT"
+	metric "dirty_$1_$2_$3" "$(dirty_bytes)"
+	wbdisk_set "$name" stall_ms 0
+	stop_tasks "$WRITER"
+	wbdisk_set "$name" link_mbps 1000
+	disk_drop "$name"
+	disk_drop "other$name"
+}
+
+# both(part, slow|still, most ms, where, [heavy's cgroup, light's]) - without a limit,
+# and with one; "" for what it may sleep: only measured
+both() {
+	beside "$1" "$2" off "$4" "${5:+$5$2off}" "${6:+$6$2off}"
+	[ -z "$3" ] || check "$1: $2: it sleeps for ${3} ms at most" [ "$SLEPT" -le "$3" ]
+	if [ -n "$HAS_LIMIT" ]; then
+		beside "$1" "$2" on "$4" "${5:+$5$2on}" "${6:+$6$2on}"
+		[ -z "$3" ] || check "$1: $2: nor with a time limit" [ "$SLEPT" -le "$3" ]
+	elif [ -n "$3" ]; then
+		skip_test "$1: $2: nor with a time limit" "no max_drain_ms"
+	fi
+}
+
+test_device() {
+	both device still "$LIGHT_MS" other
+}
+
+test_apart() {
+	both apart still "$LIGHT_MS" other far near
+}
+
+test_cgroup() {
+	both cgroup slow "$LIGHT_MS" "" heavy light
+	both cgroup still "" "" heavy light
+}
+
+test_none() {
+	both none slow "$SHARED_MS" ""
+	both none still "" ""
+}
+
+declare -A RESULTS=([device]=2 [cgroup]=2 [apart]=2 [none]=2)
+wb_begin
+need_wbdisk
+cgroups_check
+# dd under a name of its own, for the trace.
+LIGHT=$(mktemp -u /tmp/light.XXXXXX)
+on_exit rm -f "$LIGHT"
+cp "$(command -v dd)" "$LIGHT"
+throttle_trace_start 512 "${LIGHT##*/}" || skip_all "needs the tracepoint writeback:balance_dirty_pages"
+wbdisk_create probe fifo || die "cannot make the disk probe"
+HAS_LIMIT=
+[ ! -e "$(bdi_dir wbd-probe)/max_drain_ms" ] || HAS_LIMIT=1
+wbdisk_destroy probe
+set_limits ratio 10 20
+run_parts
