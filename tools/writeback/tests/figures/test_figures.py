@@ -157,18 +157,13 @@ def test_what_no_number_depends_on(root: Path, same: dict[str, str]) -> None:
     assert not problems(root)
 
 
-def test_a_row_of_other_folders_and_of_one_kernel(root: Path) -> None:
+def test_a_row_of_other_folders(root: Path) -> None:
     path = root / blocks.SPEC
     path.write_text(path.read_text().replace('cell = "disk=nvme" }', 'cell = "disk=nvme", depends = ["mm"] }', 1))
     patch(root, "mm")
     assert "read-latency disk=nvme on patched (fast) was measured with other patches of mm/" in problems(root)["reads"]
     patch(root, "block", code="c")
     assert "read-latency on patched" in problems(root)["reads"]
-    block = Block("o", {"cell": "read-latency", "columns": [{"head": "a", "kernel": "stock"},
-                                                            {"head": "b", "kernel": "patched"}],
-                        "rows": [{"label": "x", "expr": "drain_s", "only": "stock"}]})
-    assert blocks.render(block, blocks.read_data(root)).splitlines()[-1] == "| x | 2 | - |"
-    assert [w.kernel for w in block.wants()] == ["stock"]
 
 
 def test_a_patch_of_one_line(root: Path) -> None:

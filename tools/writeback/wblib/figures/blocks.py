@@ -125,7 +125,7 @@ class Block:
     def places(self) -> Iterator[tuple[Mapping[str, Any], ...]]:
         """What makes up each place of the block that has numbers."""
         for row in self.spec.get("rows", ()):
-            yield from ((row, column) for column in self.spec["columns"] if "key" not in column and _both(row, column))
+            yield from ((row, column) for column in self.spec["columns"] if "key" not in column)
         for item in (self.spec, *self.spec.get("items", {}).values()):
             yield from ((value,) for value in item.get("values", {}).values())
 
@@ -322,15 +322,10 @@ def render(block: Block, data: Data) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows))
 
 
-def _both(row: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
-    """Whether a row has a number in a column."""
-    return bool("only" not in row or column.get("kernel") == row["only"])
-
-
 def _place(block: Block, data: Data, row: Mapping[str, Any], column: Mapping[str, Any]) -> str:
     if "key" in column:
         return str(row.get(column["key"], "-"))
-    return _shown(block, data, row, column) if _both(row, column) else "-"
+    return _shown(block, data, row, column)
 
 
 def _wrapped(text: str, width: int) -> str:
