@@ -85,10 +85,11 @@ SELF_PARTS = (
      "open_reader issues each read when it is due, so that a disk that stalls\n"
      "is still asked; a sampler of vmstat; and programs that write and verify\n"
      "what a power cut must not lose.", ("src/",)),
-    ("selftests/writeback: add cases of writeback throttling",
-     "What wbt promises: bounds, order, accounting, and what it costs.", ("block/wbt-",)),
     ("selftests/writeback: add readers beside a writer",
-     "How long reads wait behind buffered writeback.", ("block/",)),
+     "How long reads wait behind buffered writeback, and how long that takes.",
+     ("block/read-", "block/wbt-random")),
+    ("selftests/writeback: add cases of writeback throttling",
+     "What wbt promises: bounds, order, accounting, and what it costs.", ("block/",)),
     ("selftests/writeback: add cases of dirty memory",
      "Its limits, who is throttled, and how long.", ("mm/",)),
     ("selftests/writeback: add cases of ext4",
