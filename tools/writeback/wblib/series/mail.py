@@ -87,7 +87,7 @@ SELF_PARTS = (
      "what a power cut must not lose.", ("src/",)),
     ("selftests/writeback: add readers beside a writer",
      "How long reads wait behind buffered writeback, and how long that takes.",
-     ("block/read-", "block/wbt-random")),
+     ("block/read-", "block/wbt-hog", "block/wbt-random")),
     ("selftests/writeback: add cases of writeback throttling",
      "What wbt promises: bounds, order, accounting, and what it costs.", ("block/",)),
     ("selftests/writeback: add cases of dirty memory",
