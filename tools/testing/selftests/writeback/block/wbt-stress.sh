@@ -129,6 +129,24 @@ bounded() {
 	wait "$pid"
 }
 
+# none_left() - has every task ended that this shell started, and does no other one, of
+# the kernel perhaps, sleep where it cannot be killed?
+none_left() {
+	local pid
+	[ -z "$(jobs -pr)" ] || return
+	for pid in /proc/[0-9]*; do
+		! grep -qs '^State:.D' "$pid/status" || return
+	done
+}
+
+# no_hang() - and if not, do they within a minute?
+no_hang() {
+	loop_until none_left && return
+	jobs -l | sed 's/^/# left: /'
+	sleepers
+	return 1
+}
+
 # ---- load ------------------------------------------------------------------
 
 # stopped() - is it time to end?
@@ -521,6 +539,6 @@ for disk in "${DISKS[@]}"; do
 	bounded "destruction" "$PATIENCE_S" wbdisk_destroy "$disk"
 done
 check "no memory of the block layer is lost" leaks
-check "nothing hangs" true
+check "nothing hangs" no_hang
 check_dmesg
 ktap_finished
