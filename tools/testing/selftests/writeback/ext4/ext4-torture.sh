@@ -8,12 +8,14 @@
 #	stop	all is synced, and what was written is reread: from the disk behind the
 #		page cache, and once more after umount and mount
 #	cut	the power is cut: what fsync acknowledged is there, nothing foreign is
-#	fault	the disk refuses what goes to some of its sectors, or flushes; later it is
+#	fault	the disk refuses what goes to some of its sectors, among them one of a file,
+#		or flushes; later it is
 #		healed and mounted again: nothing foreign is there, and what fsync
 #		acknowledged is, unless the journal was aborted.  Then it may be lost, as jbd2
 #		of the base lets go of metadata whose write has failed, and an fsync after
-#		the abort may return 0 (seed 1, round 5, stock as patched)
+#		the abort may return 0 (stock as patched)
 # and e2fsck finds nothing.  Rounds are numbered; the seed and the number decide all.
+# In the end, what was to happen has: each operation worked, and faults were met.
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -36,18 +38,30 @@ readonly OPTIONS=(
 	nodelalloc,dioread_nolock
 )
 # Format and, if only so, how its rounds end: nothing is promised without a journal, and
-# fast commits of the base lose synced files (seed 1, round 9, stock as patched); with
-# --format fast_commit half of the rounds are power cuts all the same.
+# fast commits lose synced files at a cut, stock as patched: --format fast_commit cuts the
+# power and, with --faults, has faults, too.
 readonly FORMATS=(plain 1k quota bigalloc encrypt fast_commit:stop inline_1k nojournal:stop)
-# What begins to fail at the end of a round, in sectors from the sector drawn.
-readonly FAULTS=("write %d 16384" "write %d 65536" "any %d 16384" "flush 0 1")
+# What begins to fail at the end of a round, and how many sectors of that there are.
+readonly FAULTS=("write 16384" "write 65536" "any 16384" "flush 1")
 # The file system grows to the disk's size in every second round; with blocks of 4 KiB,
 # groups are smaller than usual then, so that there are several.  Not with fast commits:
 # jbd2_journal_flush() of the base has updates locked and waits for the commit, which
 # waits for a fast commit, which waits to lock updates.  Nor where the journal may be aborted
 # in the midst of it: the base writes the superblock then, with groups whose descriptors are
-# not there (--faults all --seed 33, round 2, before this).
+# not there.
 readonly SMALL_MIB=80 SMALL_GROUP=8192
+
+# What ext4_torture and powercut_load do and that has to work in a run, if enough of its
+# rounds allow it, see may(); in fewer, chance decides.  Turning quotas off and on comes
+# first in each round.
+readonly OPS=(
+	remount stall flush quota swap grow freeze trim reclaim reserve fibmap move drop read fill
+	write direct log store truncate punch zero allocate insert collapse unlink range
+	fsync fdatasync syncfs reread
+)
+readonly ENOUGH=4 ENOUGH_QUOTA=2
+# Of the rounds with faults; in the others, nothing went there any more.
+readonly MET_PERCENT=50
 
 about title \
 	"random work on ext4 while mount options, latency, free space and more change; power cuts, write errors"
@@ -57,7 +71,7 @@ about wall 60
 about programs awk debugfs mke2fs e2fsck
 about kernel QUOTA QFMT_V2
 about series
-axis rounds 14 1..9999 "how many rounds"
+axis rounds 16 1..9999 "how many rounds"
 axis first 0 0..9999 "number of the first round"
 axis ms 2500 '100..999999 ms' "length of a round"
 axis faults no 'no|yes|all' "may rounds end with a disk that refuses accesses, or do all that can"
@@ -68,9 +82,51 @@ measures 'torture_cuts, torture_faults' count - "power cuts, and accesses that t
 measures torture_bytes bytes - "data compared afterwards"
 case_parse "$@"
 
+# may(operation, format, end, size) - can it work in such a round?  ext4 moves extents of
+# neither bigalloc nor encrypted files, and does not swap to the latter, or insert and
+# collapse blocks of them; powercut_load does that only where there is no cut.  Quotas are
+# there in one format only, and the file system grows if it was made smaller than the disk.
+may() {
+	case $1 in
+	quota) [ "$2" = quota ] ;;
+	move) [[ $2 != bigalloc && $2 != encrypt ]] ;;
+	swap) [ "$2" != encrypt ] ;;
+	grow) [ -n "$4" ] ;;
+	insert | collapse) [[ $3 = stop && $2 != encrypt ]] ;;
+	esac
+}
+
+# count(format, end, size) - what worked in a round, and what could have
+count() {
+	local op n
+	while read -r op n; do
+		worked[$op]=$((${worked[$op]:-0} + n))
+	done < <(sed -n '/^remount /s/ of [^,]*//gp; s/^worked: //p' "$WB_OUT/torture" "$WB_OUT/load" |
+		sed 's/, /\n/g')
+	for op in "${OPS[@]}"; do
+		! may "$op" "$@" || allowed[$op]=$((${allowed[$op]:-0} + 1))
+	done
+}
+
+# all_worked() - did all that had to?
+all_worked() {
+	local op line="" never="" enough
+	for op in "${OPS[@]}"; do
+		line+=", $op ${worked[$op]:-0}"
+		enough=$ENOUGH
+		[ "$op" != quota ] || enough=$ENOUGH_QUOTA
+		[[ ${worked[$op]:-0} -gt 0 || ${allowed[$op]:-0} -lt $enough ]] || never+=" $op"
+	done
+	note "worked: ${line#, }"
+	[ -n "$never" ] || return 0
+	note "never worked, though enough rounds allow it:$never"
+	return 1
+}
+
 # format(name, number, end of the round) - a new file system over old data
 format() {
-	local mkfs EXT4_SIZE=
+	local mkfs
+	EXT4_SIZE=
 	[[ $(draw "$2" 9 2) -eq 0 || $1 = fast_commit || $3 = fault ]] || EXT4_SIZE=${SMALL_MIB}M
 	# Inodes in which a unit of powercut_load fits, and a second.
 	case $1 in
@@ -119,8 +175,11 @@ lights_out() {
 
 # heal(format, options) - the disk works again
 heal() {
-	note "$(wbdisk_stat test errors_injected) accesses were refused"
-	faults=$((faults + $(wbdisk_stat test errors_injected)))
+	local n
+	n=$(wbdisk_stat test errors_injected)
+	note "$n accesses were refused"
+	faults=$((faults + n))
+	[ "$n" -eq 0 ] || met=$((met + 1))
 	down "$1" && umount_fs "$MNT" && wbdisk_set test fail_range "" && ext4_mount "$2" && top "$1"
 }
 
@@ -186,6 +245,7 @@ both() {
 	ret=$?
 	wait "$pid" || ret=1
 	note_file "$WB_OUT/torture"
+	[ -z "${4:-}" ] || note "$(sed -n '/^fault: /p' "$WB_OUT/load")"
 	ops=$((ops + $(pc_count "$WB_OUT/load" ops)))
 	acks=$((acks + $(pc_count "$WB_OUT/load" acks)))
 	remounts=$((remounts + $(sed -n 's/.*remount \([0-9]*\) of.*/\1/p' "$WB_OUT/torture")))
@@ -217,17 +277,24 @@ pair() {
 	done
 }
 
-# fault(number) - value of fail_range
+# fault(number) - value of fail_range, see powercut_load
 fault() {
-	# shellcheck disable=SC2059 # those formats
-	printf "${FAULTS[$(draw "$1" 10 ${#FAULTS[@]})]}" "$(draw "$1" 11 $((SMALL_MIB * 2048)))"
+	local what sectors
+	read -r what sectors <<< "${FAULTS[$(draw "$1" 10 ${#FAULTS[@]})]}"
+	if [ "$what" = flush ]; then
+		echo "flush 0 $sectors"
+	else
+		echo "$what @$(draw "$1" 11 "$sectors") $sectors"
+	fi
 }
 
 # run_round(number, format, stop, cut or fault) - four results
 run_round() {
-	local n=$1 what="round $1, $2, $3" mount options lines fails=$KTAP_CNT_FAIL
+	local n=$1 what="round $1, $2, $3" mount options lines fails=$KTAP_CNT_FAIL EXT4_SIZE=
+	local turn=$((n / 2)) nr=${#formats[@]}
 	lines=$(dmesg_new | wc -l)
-	pair $(((n / 2 + OPT[seed]) % (${#OPTIONS[@]} * (${#OPTIONS[@]} - 1) / 2)))
+	# Each format has another pair in its next turn.
+	pair $(((turn % nr + turn / nr + OPT[seed]) % (${#OPTIONS[@]} * (${#OPTIONS[@]} - 1) / 2)))
 	mount=${options[$(draw "$1" 3 2)]}
 	[ "$2" = nojournal ] || mount+=,commit=${COMMIT_S[$(draw "$n" 8 ${#COMMIT_S[@]})]}
 	[ "$2" != quota ] || mount+=,usrquota
@@ -252,6 +319,7 @@ run_round() {
 		check "$what: the journal replays" lights_out "$2" "$mount"
 		cuts=$((cuts + 1)) ;;
 	fault)
+		faulty=$((faulty + 1))
 		check "$what: no error before the disk's" both "$n" "${OPT[ms]}" fail_range "$(fault "$n")"
 		check "$what: the journal replays" heal "$2" "$mount" ;;
 	stop)
@@ -265,6 +333,7 @@ run_round() {
 	else
 		check "$what: all is there after a mount" verify "$PC_STATE".*
 	fi
+	count "$2" "$3" "$EXT4_SIZE"
 	down "$2"
 	umount_fs "$MNT"
 	check "$what: e2fsck finds nothing" consistent "$lines"
@@ -282,20 +351,32 @@ pc_need
 [ -x "$WB_DIR/ext4_torture" ] || skip_all "ext4_torture is not built"
 formats=("${FORMATS[@]}")
 [ "${OPT[format]}" = all ] || formats=("${OPT[format]}")
-ktap_set_plan $((4 * OPT[rounds] + 1))
-ops=0 acks=0 words=0 remounts=0 faults=0 cuts=0
+plan=$((4 * OPT[rounds] + 2))
+[ "${OPT[faults]}" = no ] || plan=$((plan + 1))
+ktap_set_plan "$plan"
+ops=0 acks=0 words=0 remounts=0 faults=0 cuts=0 faulty=0 met=0
+declare -A worked=() allowed=()
 for ((n = OPT[first]; n < OPT[first] + OPT[rounds]; n++)); do
 	format=${formats[n / 2 % ${#formats[@]}]}
 	end="stop"
 	if [[ $((n % 2)) -eq 1 && $format != *:stop && $format != nojournal ]]; then
 		end="cut"
 		# Not by default: what these find on both kernels has not been told apart yet.
-		[[ ${OPT[faults]} = no || $(((n / 2 + OPT[seed]) % 3)) -ne 0 || $format = fast_commit ]] ||
+		[[ ${OPT[faults]} = no || $(draw "$n" 12 3) -ne 0 ]] ||
 			end="fault"
 	fi
-	[[ ${OPT[faults]} != all || $format = *:stop || $format = fast_commit ]] || end="fault"
+	[[ ${OPT[faults]} != all || $format = *:stop || $format = nojournal ]] || end="fault"
 	run_round "$n" "${format%:*}" "$end"
 done
+check "each operation worked" all_worked
+if [ "${OPT[faults]}" = no ]; then
+	:
+elif [ "$faulty" -ge "$ENOUGH" ]; then
+	note "$met of $faulty rounds with faults met one"
+	check "faults were met" [ $((met * 100)) -ge $((faulty * MET_PERCENT)) ]
+else
+	ktap_test_skip "faults were met: $faulty rounds with faults"
+fi
 metric torture_ops "$ops"
 metric torture_acks "$acks"
 metric torture_remounts "$remounts"

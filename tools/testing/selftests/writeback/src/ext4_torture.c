@@ -11,7 +11,7 @@
  * read, and sent to the disk; a file is swapped to; quotas are turned off and on;
  * most of the free space is taken and given back, or all of it, the reserve of the
  * file system included; it grows, if the disk is larger; memory is reclaimed; what is
- * free is trimmed.
+ * free is trimmed.  Each of these is tried once, and then at random.
  *
  * Prints, for each of these, how often it was tried and how often it worked, which
  * it need not, and why if it never did.  Exits 0 with the file system thawed and the
@@ -347,24 +347,34 @@ static const struct rule {
 	{ "remount", do_remount, 0, 1 },
 	{ "stall", do_stall, 1, 1 },
 	{ "flush", do_flush, 3, 1 },
+	/* First those for which there is the least time, or that want no files */
+	{ "quota", do_quota, 2, 1 },
+	{ "swap", do_swap, 2, 1 },
+	{ "grow", do_grow, 2, 1 },
+	{ "freeze", do_freeze, 2, 1 },
+	{ "trim", do_trim, 2, 1 },
+	{ "reclaim", do_reclaim, 2, 2 },
+	{ "reserve", do_reserve, 2, 1 },
+	{ "fibmap", do_fibmap, 2, 3 },
+	{ "move", do_move, 2, 4 },
 	{ "drop", do_drop, 2, 5 },
 	{ "read", do_read, 2, 6 },
-	{ "move", do_move, 2, 4 },
-	{ "fibmap", do_fibmap, 2, 3 },
-	{ "freeze", do_freeze, 2, 1 },
 	{ "fill", do_fill, 2, 2 },
-	{ "swap", do_swap, 2, 1 },
-	{ "quota", do_quota, 2, 1 },
-	{ "trim", do_trim, 2, 1 },
-	{ "reserve", do_reserve, 2, 1 },
-	{ "grow", do_grow, 2, 1 },
-	{ "reclaim", do_reclaim, 2, 2 },
 };
 
 static struct counts {
 	unsigned long tried, worked;
 	int error;			/* of the last that did not work */
 } *counts;
+
+static void change(unsigned int i)
+{
+	counts[i].tried++;
+	if (!rules[i].change())
+		counts[i].worked++;
+	else
+		counts[i].error = errno;
+}
 
 static void change_one(unsigned int process)
 {
@@ -377,11 +387,24 @@ static void change_one(unsigned int process)
 	for (i = 0; rules[i].process != process || at >= rules[i].share; i++)
 		if (rules[i].process == process)
 			at -= rules[i].share;
-	counts[i].tried++;
-	if (!rules[i].change())
-		counts[i].worked++;
-	else
-		counts[i].error = errno;
+	change(i);
+}
+
+/* Until time is over: all of the process's rules in turn, then any of them. */
+static void work(unsigned int process)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rules) && !over(); i++) {
+		if (rules[i].process != process)
+			continue;
+		pause_us(rnd(MAX_PAUSE_US));
+		change(i);
+	}
+	while (!over()) {
+		pause_us(rnd(MAX_PAUSE_US));
+		change_one(process);
+	}
 }
 
 int main(int argc, char **argv)
@@ -419,10 +442,7 @@ int main(int argc, char **argv)
 		if (fork())
 			continue;
 		rnd_seed(strtoull(argv[4], NULL, 10) * PROCESSES + i);
-		while (!over()) {
-			pause_us(rnd(MAX_PAUSE_US));
-			change_one(i);
-		}
+		work(i);
 		exit(0);
 	}
 	while (wait(NULL) > 0)

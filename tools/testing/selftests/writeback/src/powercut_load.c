@@ -11,13 +11,16 @@
  * CUTFILE, which cuts the power; without CUTFILE they sync all and stop, and until
  * then blocks are inserted and collapsed again, too.  With FAULT, that is written to
  * CUTFILE: from then on some accesses fail, and the work goes on for as long again with
- * other files than those that had an error.  Each then writes what it knows to STATE.N,
- * in a file system that survives.  CUT is part of all data (powercut.h).
+ * other files than those that had an error.  "@N" in FAULT is replaced by the sector
+ * that is N in front of one of the files' blocks.  Each then writes what it knows to
+ * STATE.N, in a file system that survives.  CUT is part of all data (powercut.h).
  *
- * Prints "ops N acks N files N" and exits 0; 1 with a line if anything failed while
- * the power was on, or went on for a minute after it; 2 on bad usage.
+ * Prints FAULT, how often each operation worked, and "ops N acks N files N", and exits
+ * 0; 1 with a line if anything failed while the power was on, or went on for a minute
+ * after it; 2 on bad usage.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -28,6 +31,9 @@
 #include <time.h>
 #include <unistd.h>
 #include <linux/falloc.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -44,10 +50,23 @@
 #define PATIENCE_S	60
 #define SHIFT		16384		/* bytes, bigalloc's clusters in the cases */
 
+#define SOUGHT		64		/* files looked at for a block */
+#define EXTENTS		32		/* of each */
+
+enum kind {
+	WRITE, DIRECT, LOG, STORE, TRUNCATE, PUNCH, ZERO, ALLOCATE, INSERT, COLLAPSE,
+	UNLINK, RANGE, FSYNC, FDATASYNC, SYNCFS, REREAD, KINDS
+};
+
+static const char *const kinds[KINDS] = {
+	"write", "direct", "log", "store", "truncate", "punch", "zero", "allocate",
+	"insert", "collapse", "unlink", "range", "fsync", "fdatasync", "syncfs", "reread",
+};
+
 /* Shared by all writers */
 static struct shared {
 	volatile int cut, stop, fault;
-	unsigned long ops, acks, files;
+	unsigned long ops, acks, files, worked[KINDS];
 } *shared;
 
 static const char *dir;
@@ -128,6 +147,7 @@ static int replace(int s)
 	close(fds[s]);
 	if (unlink(path))
 		return failed(f, "unlink");
+	shared->worked[UNLINK]++;
 	return begin(s);
 }
 
@@ -175,6 +195,7 @@ static int op_write(int s, __u32 first, __u32 units, int direct)
 		fcntl(fds[s], F_SETFL, 0);
 	if (done < len)
 		return no_room(s, "write");
+	shared->worked[direct ? DIRECT : WRITE]++;
 	set_now(f, first, first + units, f->gen);
 	if (first + units > f->size)
 		resize(f, first + units);
@@ -196,7 +217,10 @@ static int op_log(int s, __u32 units)
 		return ret;
 	sync_file_range(fds[s], first * PC_UNIT, units * PC_UNIT, SYNC_FILE_RANGE_WRITE);
 	usleep(rnd(MAX_LOG_US));
-	return op_write(s, at, 1 + rnd(first + units - at), 0);
+	ret = op_write(s, at, 1 + rnd(first + units - at), 0);
+	if (!ret && f == &files[slot[s]])
+		shared->worked[LOG]++;
+	return ret;
 }
 
 static int op_truncate(int s, __u32 size)
@@ -206,7 +230,10 @@ static int op_truncate(int s, __u32 size)
 	pending(f, PC_ZERO, size, PC_UNITS);
 	set_now(f, size, PC_UNITS, 0);
 	resize(f, size);
-	return ftruncate(fds[s], size * PC_UNIT) ? no_room(s, "truncate") : 0;
+	if (ftruncate(fds[s], size * PC_UNIT))
+		return no_room(s, "truncate");
+	shared->worked[TRUNCATE]++;
+	return 0;
 }
 
 static int op_fallocate(int s, int mode, __u32 first, __u32 units)
@@ -219,8 +246,10 @@ static int op_fallocate(int s, int mode, __u32 first, __u32 units)
 		set_now(f, first, first + units, 0);
 	if (!(mode & FALLOC_FL_KEEP_SIZE) && first + units > f->size)
 		resize(f, first + units);
-	return fallocate(fds[s], mode, first * PC_UNIT, units * PC_UNIT) ?
-	       no_room(s, "fallocate") : 0;
+	if (fallocate(fds[s], mode, first * PC_UNIT, units * PC_UNIT))
+		return no_room(s, "fallocate");
+	shared->worked[!zero ? ALLOCATE : mode & FALLOC_FL_PUNCH_HOLE ? PUNCH : ZERO]++;
+	return 0;
 }
 
 /*
@@ -236,8 +265,11 @@ static int op_shift(int s, __u32 first, __u32 units)
 		return 0;
 	if (fallocate(fds[s], FALLOC_FL_INSERT_RANGE, at, len))
 		return errno == EOPNOTSUPP ? 0 : no_room(s, "insert range");
-	return fallocate(fds[s], FALLOC_FL_COLLAPSE_RANGE, at, len) ?
-	       no_room(s, "collapse range") : 0;
+	shared->worked[INSERT]++;
+	if (fallocate(fds[s], FALLOC_FL_COLLAPSE_RANGE, at, len))
+		return no_room(s, "collapse range");
+	shared->worked[COLLAPSE]++;
+	return 0;
 }
 
 /* 1 if a fault could not be served */
@@ -274,8 +306,10 @@ static int op_mmap(int s, __u32 first, __u32 units)
 	pending(f, PC_WRITE, first, first + units);
 	fill(f, first, units);
 	lost = store(map + first * PC_UNIT - at, units * PC_UNIT);
-	if (!lost)
+	if (!lost) {
 		set_now(f, first, first + units, f->gen);
+		shared->worked[STORE]++;
+	}
 	munmap(map, len);
 	errno = EFAULT;
 	return lost ? failed(f, "store to a mapping") : 0;
@@ -307,6 +341,7 @@ static int op_sync(int s, int kind)
 			return -1;
 		if (syncfs(fds[s]))
 			return 0;
+		shared->worked[SYNCFS]++;
 		for (i = 0; i < nr_files; i++) {
 			if (files[i].life == PC_DOOMED || files[i].life == PC_GONE)
 				files[i].life = PC_GONE;
@@ -317,6 +352,7 @@ static int op_sync(int s, int kind)
 	}
 	if (kind < 4 ? fdatasync(fds[s]) : fsync(fds[s]))
 		return no_room(s, "fsync");
+	shared->worked[kind < 4 ? FDATASYNC : FSYNC]++;
 	confirm(&files[slot[s]]);
 	return 0;
 }
@@ -353,6 +389,7 @@ static int op_reread(int s)
 		       f->id, at * 8, len, back[at], gen);
 		exit(1);
 	}
+	shared->worked[REREAD]++;
 	return 0;
 }
 
@@ -394,7 +431,8 @@ static int step(int s)
 	case 22 ... 23:
 		return op_mmap(s, first, units);
 	case 24:
-		sync_file_range(fds[s], 0, 0, SYNC_FILE_RANGE_WRITE);
+		if (!sync_file_range(fds[s], 0, 0, SYNC_FILE_RANGE_WRITE))
+			shared->worked[RANGE]++;
 		return 0;
 	case 25:
 		if (rnd(2))
@@ -456,10 +494,75 @@ static void pause_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
+/* One of the files below DIR, -1 without any. */
+static int any_file(void)
+{
+	struct dirent *e;
+	char path[4096];
+	int n = 0;
+	DIR *d;
+
+	path[0] = 0;
+	d = opendir(dir);
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] == 'f' && !rnd(++n))
+			snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+	if (d)
+		closedir(d);
+	return path[0] ? open(path, O_RDONLY) : -1;
+}
+
+/* A sector of the disk that a file has, 0 if none of those looked at has any. */
+static __u64 sector_in_use(void)
+{
+	struct fiemap *map = malloc(sizeof(*map) + EXTENTS * sizeof(map->fm_extents[0]));
+	const struct fiemap_extent *e;
+	__u64 found = 0;
+	__u32 i, n = 0;
+	int tries, fd;
+
+	for (tries = 0; map && !found && tries < SOUGHT; tries++) {
+		memset(map, 0, sizeof(*map));
+		map->fm_length = FIEMAP_MAX_OFFSET;
+		map->fm_extent_count = EXTENTS;
+		fd = any_file();
+		if (fd < 0)
+			continue;
+		if (ioctl(fd, FS_IOC_FIEMAP, map))
+			map->fm_mapped_extents = 0;
+		close(fd);
+		for (i = 0; i < map->fm_mapped_extents; i++) {
+			e = &map->fm_extents[i];
+			if (!(e->fe_flags & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DATA_INLINE)) &&
+			    !rnd(++n))
+				found = (e->fe_physical + rnd(e->fe_length)) / 512;
+		}
+	}
+	free(map);
+	return found;
+}
+
+/* FAULT with a sector in place of "@N". */
+static void place_fault(char *value, size_t size, const char *fault)
+{
+	const char *at = strchr(fault, '@');
+	__u64 before, sector;
+	char *rest;
+
+	if (!at) {
+		snprintf(value, size, "%s", fault);
+		return;
+	}
+	before = strtoull(at + 1, &rest, 10);
+	sector = sector_in_use();
+	snprintf(value, size, "%.*s%llu%s", (int)(at - fault), fault,
+		 sector > before ? sector - before : 0, rest);
+}
+
 int main(int argc, char **argv)
 {
 	int i, status, fd = -1, bad = 0, writers;
-	const char *value = "1";
+	char value[128] = "1";
 	pid_t child[PC_FILES / FILES];
 
 	writers = argc >= 7 ? atoi(argv[5]) : 0;
@@ -476,8 +579,6 @@ int main(int argc, char **argv)
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return 1;
-	if (argc == 9)
-		value = argv[8];
 	may_shift = argc == 7;
 	if (argc > 7)
 		fd = open(argv[7], O_WRONLY);
@@ -492,6 +593,11 @@ int main(int argc, char **argv)
 			work(argv[2], strtoull(argv[4], NULL, 10));
 	}
 	pause_ms(atol(argv[6]));
+	if (argc == 9) {
+		rnd_seed(strtoull(argv[4], NULL, 10) * 64);
+		place_fault(value, sizeof(value), argv[8]);
+		printf("fault: %s\n", value);
+	}
 	shared->fault = argc == 9;
 	shared->cut = argc > 7;
 	shared->stop = argc == 7;
@@ -518,6 +624,9 @@ int main(int argc, char **argv)
 			kill(child[i], SIGKILL);
 		bad++;
 	}
+	for (i = 0; i < KINDS; i++)
+		printf("%s%s %lu", i ? ", " : "worked: ", kinds[i], shared->worked[i]);
+	printf("\n");
 	printf("ops %lu acks %lu files %lu\n", shared->ops, shared->acks, shared->files);
 	return !!bad;
 }
