@@ -196,6 +196,7 @@ _STRESS_SHORT = _cells(
     "ext4-powercut",
     "ext4-model",
     "ext4-torture",
+    "ext4-torture rounds=10 faults=all",
     "dirty-stress",
     "wbt-stress",
     "faults",
