@@ -67,7 +67,7 @@ def test_counts_tests_and_names_the_command(ran: list[tuple[RunSpec, str]], caps
     assert call("--kernel", "patched", "--flavour", "slim", "--case", "dirty-stress", "--seeds", "1,2") == 1
     out = capsys.readouterr().out
     assert ("seed 2; repeat with: tools/writeback/wb run dirty-stress --kernel patched --runtime 30 --lane fast "
-            "--timeout 3600 --seed 2 --force\n" in out)
+            "--timeout 7200 --seed 2 --force\n" in out)
     assert "seed 1; repeat" not in out
     assert out.splitlines()[-1] == "3 passed, 1 failed"
 

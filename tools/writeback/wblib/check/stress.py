@@ -27,7 +27,7 @@ FAST_FACTOR = 0.15
 # Wall seconds for a guest there; one that hangs panics, and one that is silent is killed, long before.
 DEBUG_TIMEOUT_S = 4 * 3600.0
 # Elsewhere: on a busy host 200 values of each attribute take longer than the quarter of an hour that a case has.
-SLIM_TIMEOUT_S = 3600.0
+SLIM_TIMEOUT_S = 2 * 3600.0
 EXAMPLES = """\
 examples:
   wb stress                                       all rounds: patched, with lockdep and KASAN, stock, with KCSAN

@@ -56,9 +56,11 @@ written() {
 	fi
 	now_us from
 	taskset -c "$2" dd if=/dev/zero of="$DISK_DEV" bs=64k count=$((FILE_MIB * 16)) \
-		seek=16384 conv=notrunc,fsync status=none || note "dd failed"
+		seek=16384 conv=notrunc,fsync status=none || die "dd failed"
 	now_us to
-	{ kill "$busy" "$reader"; } 2> /dev/null
+	kill -0 "$reader" || die "the reader is gone"
+	[ -z "$busy" ] || kill -0 "$busy" || die "the real-time task is gone"
+	kill "$reader" ${busy:+"$busy"}
 	wait
 	TOOK[$name]=$((to - from))
 	note "$name: ${TOOK[$name]} us"
@@ -70,6 +72,7 @@ written() {
 wb_begin
 [ "$(nproc)" -ge "$CPUS" ] || skip_all "needs $CPUS CPUs"
 need_wbdisk
+[ -x "$WB_DIR/open_reader" ] || skip_all "needs open_reader: make"
 disk_raw fifo
 policies=
 [ ! -e "/sys/block/$DISK_NAME/queue/wbt_policy" ] || policies=1

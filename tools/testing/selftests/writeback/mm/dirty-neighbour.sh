@@ -22,7 +22,7 @@
 . "$WB_DIR/lib/cgroup.sh"
 
 readonly LIMIT_MS=3000 HEAVY_S=15 STALL_MS=40000
-# 1 MiB/s for half a minute.
+# 1 MiB/s for half a minute, and what it has to wait.
 readonly LIGHT_KIB=512 LIGHT_ROUNDS=60 LIGHT_PAUSE_S=.5
 # A hundredth of the time; of two tasks that share a pace, each moment in which the disk
 # cleans nothing is for both, a tenth.
@@ -37,7 +37,7 @@ about series
 case_parts device apart cgroup none
 axis fs xfs 'xfs|ext4' "file system of the disks"
 measures slept_X_W_L ms lower \
-	"how long it slept in 30 s; X: part, W: the stick is slow or still, L: time limit on or off"
+	"how long it slept while it wrote 30 MiB, half a minute's work; X: part, W: the stick is slow or still, L: time limit on or off"
 measures dirty_X_W_L bytes - "dirty and under writeback at the end"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
@@ -49,6 +49,7 @@ light() {
 		head -c "${LIGHT_KIB}k" /dev/zero
 		sleep "$LIGHT_PAUSE_S"
 	done | "$LIGHT" bs=64k iflag=fullblock of="$1/light" status=none
+	[ "$(stat -c %s "$1/light")" -eq $((LIGHT_ROUNDS * LIGHT_KIB * 1024)) ]
 }
 
 # in_group(name, cmd...) - in that cgroup, if there is a name; in a subshell
@@ -75,7 +76,8 @@ beside() {
 	sleep "$HEAVY_S.$((OPT[seed] * 137 % 900 + 100))"
 	[ "$2" = slow ] || wbdisk_set "$name" stall_ms "$STALL_MS"
 	throttle_trace_clear
-	(in_group "$6" light "/mnt/$4$name")
+	kill -0 "$WRITER" || die "the heavy writer is gone"
+	(in_group "$6" light "/mnt/$4$name") || die "the light writer failed"
 	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_$name.txt")
 	metric "slept_$1_$2_$3" "$SLEPT"
 	metric "dirty_$1_$2_$3" "$(dirty_bytes)"
@@ -124,7 +126,7 @@ cgroups_check
 # dd under a name of its own, for the trace.
 LIGHT=$(mktemp -u /tmp/light.XXXXXX)
 on_exit rm -f "$LIGHT"
-cp "$(command -v dd)" "$LIGHT"
+cp "$(command -v dd)" "$LIGHT" || die "cannot copy dd"
 throttle_trace_start 512 "${LIGHT##*/}" || skip_all "needs the tracepoint writeback:balance_dirty_pages"
 wbdisk_create probe fifo || die "cannot make the disk probe"
 HAS_LIMIT=
