@@ -16,8 +16,9 @@
 readonly CPUS=2 RT_PRIO=50
 # 64 KiB take 3.3 ms: far more than the CPUs' turns in an emulator.
 readonly LINK_MBPS=20 FILE_MIB=12 READ_IOPS=100 READ_S=60 WARM_S=.3
-# A worker that has to wait for the task runs once in a second, if at all.
-readonly LONGER=1.25	# times as without it
+# A worker that has to wait for the task runs once in a second, if at all: 2.3 times were
+# seen.  Two CPUs in an emulator are never the same twice: 1.03 to 1.21 times.
+readonly LONGER=1.5	# times as without it
 readonly HOG_S=3
 
 about title "throttling by bytes: writeback beside reads does not wait for a CPU that a real-time task keeps"
