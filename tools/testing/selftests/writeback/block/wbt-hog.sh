@@ -27,6 +27,7 @@ about wall 60
 about cpus "$CPUS"
 about programs dd awk chrt taskset
 about kernel BLK_WBT BLK_WBT_MQ
+about series
 about not_fast "which has one CPU"
 measures hog_s_X s lower "time to write and sync 12 MiB at 20 MB/s: by policy; the CPU that is kept, or none"
 case_parse "$@"
