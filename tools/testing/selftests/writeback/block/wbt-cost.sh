@@ -14,10 +14,10 @@
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
-# shellcheck source=../lib/fio.sh
-. "$WB_DIR/lib/fio.sh"
+readonly COST_DISK=wb-cost
+# shellcheck source=../lib/cost.sh
+. "$WB_DIR/lib/cost.sh"
 
-readonly NULLB=/sys/kernel/config/nullb/wb-cost DISK=wb-cost
 readonly BLOCK_KIB=4 READS=100000 WRITE_MIB=192
 # After a change of settings, for what it leaves to RCU and workers.
 readonly SETTLE=.3	# seconds
@@ -45,19 +45,7 @@ measures cost_synced_ns_X ns lower "the same per page written right after reads,
 case_parse "$@"
 
 queue_file() {
-	echo "/sys/block/$DISK/queue/$1"
-}
-
-nullb_create() {
-	mkdir "$NULLB" 2> /dev/null || return
-	on_exit nullb_destroy
-	echo "$((BLOCK_KIB * 1024))" > "$NULLB/blocksize" && echo 1024 > "$NULLB/size" &&
-		echo 1 > "$NULLB/power" && loop_until [ -b "/dev/$DISK" ]
-}
-
-nullb_destroy() {
-	echo 0 > "$NULLB/power"
-	rmdir "$NULLB"
+	echo "/sys/block/$COST_DISK/queue/$1"
 }
 
 # throttle(setting) - default, off, or a policy
@@ -68,11 +56,6 @@ throttle() {
 	case $1 in
 	requests | bytes) echo "$1" > "$(queue_file wbt_policy)" ;;
 	esac
-}
-
-# ns_per_block(log) - of a dd
-ns_per_block() {
-	dd_rate "$1" | awk -v block=$((BLOCK_KIB * 1024)) '{ printf "%.6g", 1e9 * $2 / ($1 / block) }'
 }
 
 declare -A READ WRITE SYNCED	# ns of each round
@@ -99,10 +82,10 @@ timed_dd() {
 # disk would sync it.  FLUSHED_NS is the time per page
 write_flushed() {
 	local start end opened
-	exec {opened}<> "/dev/$DISK"
+	exec {opened}<> "/dev/$COST_DISK"
 	now_us start
-	dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" status=none || die "cannot write"
-	xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "/dev/$DISK" || die "sync_range"
+	dd if=/dev/zero of="/dev/$COST_DISK" bs=1M count="$WRITE_MIB" status=none || die "cannot write"
+	xfs_io -c "sync_range -w 0 ${WRITE_MIB}m" "/dev/$COST_DISK" || die "sync_range"
 	now_us end
 	FLUSHED_NS=$(calc "($end - $start) * 1000 / ($WRITE_MIB * 1024 / $BLOCK_KIB)")
 	sync
@@ -114,26 +97,20 @@ measure() {
 	throttle "$1" || die "cannot set throttling to $1"
 	echo 1 > "$VM/drop_caches"
 	sleep "$SETTLE"
-	timed_dd if="/dev/$DISK" of=/dev/null bs="${BLOCK_KIB}k" count="$READS" iflag=direct
-	READ[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
-	timed_dd if=/dev/zero of="/dev/$DISK" bs=1M count="$WRITE_MIB" conv=fsync
-	SYNCED[$1]+=" $(ns_per_block "$WB_OUT/dd.log")"
+	timed_dd if="/dev/$COST_DISK" of=/dev/null bs="${BLOCK_KIB}k" count="$READS" iflag=direct
+	READ[$1]+=" $(ns_per_block "$WB_OUT/dd.log" $((BLOCK_KIB * 1024)))"
+	timed_dd if=/dev/zero of="/dev/$COST_DISK" bs=1M count="$WRITE_MIB" conv=fsync
+	SYNCED[$1]+=" $(ns_per_block "$WB_OUT/dd.log" $((BLOCK_KIB * 1024)))"
 	sleep "$FORGET"
 	busy write_flushed
 	WRITE[$1]+=" $FLUSHED_NS"
-}
-
-# median(numbers)
-median() {
-	# shellcheck disable=SC2086 # one line per number
-	printf '%s\n' $1 | sort -g | sed -n "$(((ROUNDS + 1) / 2))p"
 }
 
 # ---- main ------------------------------------------------------------------
 
 wb_begin
 [ -d "${NULLB%/*}" ] || skip_all "needs null_blk with configfs (CONFIG_BLK_DEV_NULL_BLK)"
-nullb_create || skip_all "cannot make a null_blk in ${NULLB%/*}"
+nullb_create $((BLOCK_KIB * 1024)) || skip_all "cannot make a null_blk in ${NULLB%/*}"
 echo "${OPT[sched]}" 2> /dev/null > "$(queue_file scheduler)" || skip_all "has no scheduler ${OPT[sched]}"
 { echo -1 > "$(queue_file wbt_lat_usec)"; } 2> /dev/null || skip_all "needs CONFIG_BLK_WBT"
 settings=(default off)

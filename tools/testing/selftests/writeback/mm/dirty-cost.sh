@@ -14,10 +14,11 @@
 . "$WB_DIR/lib/dirty.sh"
 # shellcheck source=../lib/cgroup.sh
 . "$WB_DIR/lib/cgroup.sh"
-# shellcheck source=../lib/fio.sh
-. "$WB_DIR/lib/fio.sh"
+readonly COST_DISK=wb-dirty
+# shellcheck source=../lib/cost.sh
+. "$WB_DIR/lib/cost.sh"
 
-readonly NULLB=/sys/kernel/config/nullb/wb-dirty MIB=1048576
+readonly MIB=1048576
 readonly WRITE_MIB=192 LIMIT_MS=1000
 # Of what is written, all below the ceiling of freerun, and 3 times the limit.
 readonly FREE_MIB=1024 NEAR_MIB=64
@@ -38,22 +39,7 @@ measures cpu_idle percent - "share of CPU time that was idle, at most"
 measures cost_X_ns_L ns lower \
 	"CPU time per page written and synced; X: free or near, L: time limit on or off"
 case_parse "$@"
-DISK_NAME=wb-dirty
-
-nullb_create() {
-	mkdir "$NULLB" 2> /dev/null || return
-	on_exit nullb_destroy
-	echo "$PAGE" > "$NULLB/blocksize" && echo 1024 > "$NULLB/size" &&
-		echo 1 > "$NULLB/power" && loop_until [ -b "/dev/$DISK_NAME" ] || return
-	# What that costs is wbt-cost's.
-	[ ! -e "/sys/block/$DISK_NAME/queue/wbt_lat_usec" ] ||
-		echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
-}
-
-nullb_destroy() {
-	echo 0 > "$NULLB/power"
-	rmdir "$NULLB"
-}
+DISK_NAME=$COST_DISK
 
 declare -A COST		# ns of each round, by where and label
 IDLE_MAX=0
@@ -74,18 +60,14 @@ measure() {
 		die "dd: $(tail -n 1 "$WB_OUT/dd.log")"
 	cpu_snapshot after
 	IDLE_MAX=$(calc "$(cpu_idle_pct "$before" "$after") > $IDLE_MAX ? $(cpu_idle_pct "$before" "$after") : $IDLE_MAX")
-	COST[$1_$2]+=" $(dd_rate "$WB_OUT/dd.log" | awk -v page="$PAGE" '{ printf "%.6g", 1e9 * $2 / ($1 / page) }')"
-}
-
-# median(numbers)
-median() {
-	# shellcheck disable=SC2086 # one line per number
-	printf '%s\n' $1 | sort -g | sed -n "$(((ROUNDS + 1) / 2))p"
+	COST[$1_$2]+=" $(ns_per_block "$WB_OUT/dd.log" "$PAGE")"
 }
 
 wb_begin
 [ -d "${NULLB%/*}" ] || skip_all "needs null_blk with configfs (CONFIG_BLK_DEV_NULL_BLK)"
-nullb_create || skip_all "cannot make a null_blk in ${NULLB%/*}"
+nullb_create "$PAGE" || skip_all "cannot make a null_blk in ${NULLB%/*}"
+# What that costs is wbt-cost's.
+[ ! -e "/sys/block/$DISK_NAME/queue/wbt_lat_usec" ] || echo 0 > "/sys/block/$DISK_NAME/queue/wbt_lat_usec"
 HAS_LIMIT=
 labels=(off)
 if [ -e "$(bdi_dir)/max_drain_ms" ]; then
