@@ -9,7 +9,7 @@
 #	none	to the stick, both without a cgroup: they share its pace
 # Each without a time limit and with one of all disks, where there is such a limit; of
 # device and apart the stick stands still, of the others it is slow, and then stands
-# still, where who writes to it can but wait, sooner or later.
+# still, where who writes to it can but wait, sooner or later, but no longer than it does.
 
 # "$!" is no array, whatever was sourced before.
 # shellcheck disable=SC2128
@@ -111,7 +111,7 @@ test_apart() {
 
 test_cgroup() {
 	both cgroup slow "$LIGHT_MS" "" heavy light
-	both cgroup still "" "" heavy light
+	both cgroup still "$STALL_MS" "" heavy light
 }
 
 test_none() {
@@ -119,7 +119,7 @@ test_none() {
 	both none still "" ""
 }
 
-declare -A RESULTS=([device]=2 [cgroup]=2 [apart]=2 [none]=2)
+declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=2)
 wb_begin
 need_wbdisk
 cgroups_check
