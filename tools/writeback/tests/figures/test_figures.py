@@ -310,10 +310,14 @@ def test_refresh_takes_what_is_there(root: Path, tmp_path: Path, monkeypatch: py
         return [store.Result("read-latency", want.kernel, {}, n, {"read_p99_95": {"value": 5000.0 * n, "unit": "us"},
                              "drain_s": {"value": 2, "unit": "s"}}, {}, "pass", []) for n in seeds]
 
+    ahead: list[int] = []
+    monkeypatch.setattr(command.runner, "run_many", lambda runs: ahead.extend(r.seed for r in runs))
+    monkeypatch.setattr(command, "_known", lambda _want, job: job.seed == 2)
     monkeypatch.setattr(command, "_runs", runs)
     monkeypatch.setattr(blocks, "stale", lambda b, w, e, stale=blocks.stale: stale(b, w, e, root))
     command.refresh(list(blocks.read_spec().values()))
     assert len(asked) == 1 and asked[0][2] == [1, 2, 3]
+    assert ahead == [1, 3]
     entry = blocks.read_data()[Want(asked[0][0], asked[0][1], "fast")]
     assert entry.metrics == {"read_p99_95": [5000.0, 10000.0, 15000.0]}
     assert not [w for w in blocks.read_data() if w.cell == "soak"]

@@ -6,7 +6,7 @@ import difflib
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from wblib.base import fs, proc
@@ -43,7 +43,8 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
                        formatter_class=argparse.RawDescriptionHelpFormatter)
     what = p.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="exit code 1 if a figure is stale or edited by hand")
-    what.add_argument("--refresh", action="store_true", help="run what is stale, then rewrite the pages")
+    what.add_argument("--refresh", action="store_true",
+                      help="run what is stale, a guest per core, then rewrite the pages")
     what.add_argument("--write", action="store_true", help="rewrite the pages, run nothing")
     p.add_argument("block", nargs="*", metavar="NAME", help="only these blocks (default: all)")
     p.set_defaults(func=command)
@@ -90,6 +91,8 @@ def refresh(chosen: Sequence[Block]) -> None:
     """Measure what is stale; forget what no block uses any more."""
     spec = blocks.read_spec()
     used = {w for b in spec.values() for w in b.wants()}
+    data = blocks.read_data()
+    _run_ahead(dict.fromkeys(w for b in chosen for w in b.wants() if blocks.stale(b, w, data.get(w))), spec.values())
     for block in chosen:
         for want in block.wants():
             if blocks.stale(block, want, blocks.read_data().get(want)):
@@ -104,13 +107,31 @@ def refresh(chosen: Sequence[Block]) -> None:
             _draw(block)
 
 
-def _measure(block: Block, want: Want, every: Iterable[Block]) -> Entry:
+def _seeds(want: Want, every: Collection[Block]) -> list[int]:
+    """Those of all blocks that take something of it."""
+    return sorted({s for b in every if want in b.wants() for s in b.seeds})
+
+
+def _run_ahead(wants: Iterable[Want], every: Collection[Block]) -> None:
+    """Run the guests of ``wants``, one per core, the longest first; _measure() then finds their results."""
+    found = [(want, _job(want, seed)) for want in wants if not _is_law(want) for seed in _seeds(want, every)]
+    missing = [(want, job) for want, job in found if not _known(want, job)]
+    # The exact lane is that of the estimate; the fast one takes less.
+    missing.sort(key=lambda one: (one[0].lane == "fast", -ax.wall_s(one[1].case, one[1].axes)))
+    runner.run_many([run for want, job in missing for run in specs([job], lane=want.lane)])
+
+
+def _is_law(want: Want) -> bool:
+    return want.cell.split()[0] == LAW
+
+
+def _measure(block: Block, want: Want, every: Collection[Block]) -> Entry:
     """Run ``want`` with all seeds and metrics that any block takes of it."""
     users = [b for b in every if want in b.wants()]
-    seeds = sorted({s for b in users for s in b.seeds})
+    seeds = _seeds(want, users)
     names = sorted({n for b in users for n in blocks.metrics_of(b, want)})
     say(f"{block.name}: {want.cell} on {want.kernel} ({want.lane})")
-    if want.cell.split()[0] == LAW:
+    if _is_law(want):
         rows = [_law(want)]
         seeds = block.seeds
     else:
@@ -149,18 +170,24 @@ def _there() -> dict[tuple[str, str, int, str, str, str], Result]:
     return found
 
 
-def _runs(want: Want, seeds: Sequence[int]) -> Iterator[Result]:
+def _job(want: Want, seed: int) -> Job:
     one = suites.cell(want.cell)
-    for seed in seeds:
-        plain = Job(one.case, dict(one.axes), seed, want.kernel)
-        # A case that means nothing there in general may do so with these axes.
-        job = suites.in_lane(want.lane, plain) or plain
-        words = " ".join([job.case, *(f"{k}={v}" for k, v in job.axes.items())])
-        known = _there().get((blocks.cell(words), want.kernel, seed, want.lane, _key(want.kernel, want.lane),
-                              ax.script_hash(job.case)))
-        result = known or runner.run_many(specs([job], lane=want.lane), parallel=1)[0]
+    plain = Job(one.case, dict(one.axes), seed, want.kernel)
+    # A case that means nothing there in general may do so with these axes.
+    return suites.in_lane(want.lane, plain) or plain
+
+
+def _known(want: Want, job: Job) -> Result | None:
+    words = " ".join([job.case, *(f"{k}={v}" for k, v in job.axes.items())])
+    return _there().get((blocks.cell(words), want.kernel, job.seed, want.lane, _key(want.kernel, want.lane),
+                         ax.script_hash(job.case)))
+
+
+def _runs(want: Want, seeds: Sequence[int]) -> Iterator[Result]:
+    for job in (_job(want, seed) for seed in seeds):
+        result = _known(want, job) or runner.run_many(specs([job], lane=want.lane), parallel=1)[0]
         if result.status not in ("pass", "fail"):
-            raise WbError(f"{want.cell} on {want.kernel}, seed {seed}: {result.status}, nothing to keep")
+            raise WbError(f"{want.cell} on {want.kernel}, seed {job.seed}: {result.status}, nothing to keep")
         yield result
 
 
