@@ -403,13 +403,13 @@ nobody_reads() {
 	[ "$(bytes_get "$DISK_NAME" active)" -eq 0 ]
 }
 
-# A scheduler sends in the order of sectors: what it has more of than the disk has tags
-# can go before a write for 5 s, as long as there is more.
 # backlog_left() - is some of it held, and enough of it dirty?
 backlog_left() {
 	held_more 0 && [ "$(dirty_bytes)" -ge $((GONE_MIB * MIB / 4)) ]
 }
 
+# A scheduler sends in the order of sectors: what it has more of than the disk has tags
+# can go before a write for 5 s, as long as there is more.
 test_gone() {
 	local start end ms
 	fresh fifo xfs none ""
