@@ -318,3 +318,17 @@ def test_dry_run_shows_the_guest_that_would_run(
         args = top.parse_args(words)
         assert args.func(args) == 0
     assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize(("words", "warned"), [
+    (["wbt-fixes", "--lane", "fast"], True), (["wbt-fixes"], False), (["dirty-time", "--lane", "fast"], False)])
+def test_a_lane_that_says_nothing_of_a_case(
+    words: list[str], warned: bool, lane: SimpleNamespace, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "prepare", lambda _spec: lane.prepared)
+    top = argparse.ArgumentParser()
+    command.register(top.add_subparsers())
+    args = top.parse_args(["run", *words, "--dry-run"])
+    assert args.func(args) == 0
+    assert ("results of the fast lane say nothing" in capsys.readouterr().err) is warned

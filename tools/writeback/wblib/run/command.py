@@ -94,6 +94,8 @@ def run_command(args: argparse.Namespace) -> int:
     job = Job(args.case, axes, seed, sources.chosen(args.kernel or "stock"))
     if "reader" not in given:
         job = in_lane(lane, job) or job
+    if lane == "fast" and (why := ax.case(args.case).not_fast):
+        say(f"  {args.case}: results of the fast lane say nothing, {why}; leave out --lane fast")
     if args.dir or args.device:
         local.refuse(given, {"--kernel": args.kernel is not None, "--lane": args.lane is not None,
                              "--on": args.on is not None, "--trace": args.trace, "--force": args.force,
