@@ -403,9 +403,9 @@ nobody_reads() {
 	[ "$(bytes_get "$DISK_NAME" active)" -eq 0 ]
 }
 
-# backlog_left() - is some of it held, and enough of it dirty?
+# backlog_left() - is a part still held, and enough dirty to be sent behind it?
 backlog_left() {
-	held_more 0 && [ "$(dirty_bytes)" -ge $((GONE_MIB * MIB / 4)) ]
+	held_more $((GONE_HELD * MIB / 4)) && [ "$(dirty_bytes)" -ge $((GONE_MIB * MIB / 4)) ]
 }
 
 # A scheduler sends in the order of sectors: what it has more of than the disk has tags
