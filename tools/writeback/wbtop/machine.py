@@ -11,6 +11,11 @@ from pathlib import Path
 PAGE = os.sysconf("SC_PAGE_SIZE")  # of /proc/vmstat, /proc/zoneinfo and the tracepoints
 SECTOR = 512  # of /proc/diskstats and /sys/block/*/size, whatever the disk's own is
 
+# Left by podman, Docker and systemd-nspawn.
+CONTAINER = ("/run/.containerenv", "/.dockerenv", "/run/systemd/container")
+# PROC_PID_INIT_INO of include/linux/proc_ns.h: containerd, runc and LXC leave no file.
+HOST_PIDS = "pid:[4026531836]"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -170,3 +175,12 @@ def lower_disks(machine: Machine, disk: str) -> list[str]:
         if below and below != disk:
             found |= dict.fromkeys(lower_disks(machine, below))
     return list(found) or [disk]
+
+
+def in_container(machine: Machine) -> str:
+    """What tells that this is a container, whose settings are the host's; empty when nothing does."""
+    found = next((f for f in CONTAINER if machine.exists(f)), None)
+    if found:
+        return f"{found} is there; if it is none, remove that file"
+    pids = machine.path("/proc/self/ns/pid")  # not there: a kernel without such namespaces
+    return "its PID namespace is not the host's" if pids.is_symlink() and str(pids.readlink()) != HOST_PIDS else ""

@@ -29,6 +29,7 @@ def _run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     run = tmp_path_factory.mktemp("run")
     monkeypatch.setattr(left, "RECORD", str(run / "field.json"))
     monkeypatch.setattr(field, "LOCK", str(run / "lock"))
+    monkeypatch.setattr(field, "in_container", lambda _machine: "")  # the tests may run in one
     return run
 
 
@@ -295,7 +296,7 @@ def test_a_turn_under_settings_of_the_other_side_is_none(tmp_path: Path, monkeyp
     monkeypatch.setattr(field, "fitting_mib", lambda *_: 16)
     monkeypatch.setattr(field, "Load", lambda *_: SimpleNamespace(
         run=lambda _s: turns.append(int(depth.read_text())) or {"drain_s": 1.0}))
-    args = SimpleNamespace(repeats=2, max_seconds=1.0, max_mib=16)
+    args = SimpleNamespace(repeats=2, max_seconds=1.0, max_mib=16, like=None)
     with pytest.raises(WbError, match=r"could not be put back: .*/nr_requests=64; .*field\.json has them"):
         list(field.measure(tmp_path, field.Machine(), {"A": {}, "B": {str(depth): "8"}}, args))  # type: ignore[arg-type]
     assert turns == [64, 64, 8]  # the one that fills caches, A, B
@@ -318,7 +319,32 @@ def test_a_value_that_is_not_taken_is_no_side(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Path, "write_text", lambda *_: 0)  # the kernel takes it, and that is all
     with pytest.raises(WbError, match="nr_requests does not take 8: it reads 64 after 64"):
         field._set({str(queue / "nr_requests"): "8"})
-    field._set({str(queue / "nr_requests"): "64"})
+    assert not field._set({str(queue / "nr_requests"): "64"})
+
+
+def test_another_value_than_was_asked_for_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nr_requests=1 is 4: the page said B: queue.nr_requests=1."""
+    depth = tmp_path / "queue" / "nr_requests"
+    depth.parent.mkdir()
+    depth.write_text("64\n")
+    write = Path.write_text
+    monkeypatch.setattr(Path, "write_text", lambda self, text: write(self, "4" if text == "1" else text))
+    monkeypatch.setattr(field, "fitting_mib", lambda *_: 16)
+    monkeypatch.setattr(field, "Load", lambda *_: SimpleNamespace(run=lambda _s: {"drain_s": 1.0}))
+    args = SimpleNamespace(repeats=1, max_seconds=1.0, max_mib=16, like=None)
+    sides: dict[str, dict[str, str]] = {"A": {}, "B": {str(depth): "1"}}
+    rows = [row for row, _ in field.measure(tmp_path, field.Machine(), sides, args)]  # type: ignore[arg-type]
+    assert field._label("queue.nr_requests=1", rows, "B") == "queue.nr_requests=1 (in force: queue/nr_requests was 4)"
+    assert field._label("", rows, "A") == "as it was"
+
+
+def test_a_container_sets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    """After SIGKILL the host kept the setting: the record was in the container's own /run."""
+    monkeypatch.setattr(field, "in_container", lambda _machine: "/.dockerenv is there")
+    assert main(["field", str(tmp_path), "--b", "queue.nr_requests=8", "--out", str(tmp_path / "o")]) == 1
+    assert "--a and --b: this is a container (/.dockerenv is there)" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.parametrize("words", [["--b", "kernel.panic=1"], ["--b", "queue.../../x=1"], ["--b", "queue.no_such=1"],
@@ -418,6 +444,7 @@ def test_two_boots_are_compared_and_nothing_is_overwritten(tmp_path: Path, capsy
     assert "<script" not in page
     for other in "cd":
         assert main([*words, str(tmp_path / f"{other}.json")]) == 2
+    assert "measure one of them again with --like" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("{}")
     assert main([*words, str(tmp_path / "bad.json")]) == 2
 
@@ -561,3 +588,15 @@ def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["turns"][0]["metrics"]["drain_s"] > 0
     assert found["facts"]["host"] is None
     assert [p.name for p in tmp_path.iterdir()] == ["o"]
+    err = capsys.readouterr().err
+    assert f"on the other kernel: wb field {tmp_path} --like {tmp_path}/o/field.json" in err
+    # As on a disk that is slower, or fuller, by then: it still writes as much, so that the two can be compared.
+    (tmp_path / "first.json").write_text(json.dumps(found | {"mib": 17}))
+    assert main([*words[:4], *words[6:-1], str(tmp_path / "o2"), "--like", str(tmp_path / "first.json")]) == 0
+    assert json.loads((tmp_path / "o2/field.json").read_text())["mib"] == 17
+    capsys.readouterr()
+    (tmp_path / "first.json").write_text(json.dumps(found | {"mib": 1 << 30}))
+    for more, code, said in ((["--max-mib", "32"], 2, "exclude each other"), ([], 2, "make room")):
+        assert main(["field", str(tmp_path), "--out", str(tmp_path / "o3"), "--like", str(tmp_path / "first.json"),
+                     *more]) == code
+        assert said in capsys.readouterr().err

@@ -93,7 +93,7 @@ def test_a_container_does_not_set_what_is_the_hosts(fake: FakeMachine, tmp_path:
     before = fake.everything()
     assert tune(fake, tmp_path, m, "--apply") == 1
     err = capsys.readouterr().err
-    assert (f"({file} is there)" if file else "(its PID namespace is not the host's)") in err
+    assert (f"({file} is there; " if file else "(its PID namespace is not the host's)") in err
     assert "on the host" in err and err.count("\n") == 1
     assert fake.everything() == before
     assert tune(fake, tmp_path, m) == 0
@@ -372,8 +372,13 @@ def test_apply_that_gains_nothing_says_so(fake: FakeMachine, tmp_path: Path, cap
     found = json.loads(capsys.readouterr().out)["verified"]["verdicts"]
     assert {v["verdict"] for v in found} == {"no difference seen"}
     assert "nothing was seen to be better" in tune_command.render_gained(
-        tune_command.gained(rounds(358.0, 3e4), rounds(358.0, 3e4)))
-    assert "not verified: too few" in tune_command.render_gained(tune_command.gained(measured(), measured()))
+        tune_command.gained(rounds(358.0, 3e4), rounds(358.0, 3e4)), "read-latency")
+    # A limit of dirty data gains nothing there: it said to undo what was right.
+    text = tune_command.render_gained(tune_command.gained(rounds(358.0, 3e4), rounds(358.0, 3e4)), "unplug")
+    assert "what unplug is for was not measured: a short sync" in text
+    assert "undo" not in text
+    assert "not verified: too few" in tune_command.render_gained(tune_command.gained(measured(), measured()),
+                                                                 "read-latency")
     few = tune_command.gained(rounds(358.0, 3e4, 2), rounds(358.0, 3e2, 2))
     assert {v.verdict for v in few} == {"too few runs"}
 

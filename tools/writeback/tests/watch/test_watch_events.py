@@ -123,14 +123,14 @@ def test_record_and_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with (tmp_path / "r.jsonl").open("a") as f:
         f.write('{"cut')
     assert main(["watch", str(tmp_path / "r.jsonl")]) == 0
-    assert "was left out" in capsys.readouterr().err
+    assert "left out, as not whole: line 3" in capsys.readouterr().err
     # As a full disk does; the recording goes on later.
     assert main(["watch", "--count", "2", *words]) == 0
     capsys.readouterr()
     assert main(["watch", str(tmp_path / "r.jsonl"), "--json"]) == 0
     out, err = capsys.readouterr()
     assert out.count("\n") == 4
-    assert "line 3 is not whole and was left out" in err
+    assert "left out, as not whole: line 3" in err
     assert [p.name for p in tmp_path.glob("*.prom*")] == ["wb.prom"]
     (tmp_path / "bad").write_text("[]\n")
     assert main(["watch", str(tmp_path / "bad")]) == 2
@@ -153,7 +153,7 @@ def _night(tmp_path: Path) -> Path:
     """Three reports: calm, one with two findings, and one of an earlier version with one."""
     fake = FakeMachine(tmp_path / "m")
     look = sample.sample(fake.machine, counters=False)
-    found = report(look, look, None)
+    found = report(look, look, None) | {"source": "tracepoints"}
     late = {"what": "reads of sda wait behind \x1b[2J writeback", "fix": "wb tune"}
     old = {k: v for k, v in found.items() if k != "findings"}
     reports = [found, found | {"findings": [late, {"what": "dd (7) sleeps 90 % of the time", "fix": "x"}]},
@@ -184,7 +184,36 @@ def test_findings_are_of_a_recording(night: Path, capsys: pytest.CaptureFixture[
     assert "--findings: of a recording only" in capsys.readouterr().err
     night.write_text("[]\n")
     assert main(["watch", str(night), "--json"]) == 2
-    assert "is not one of" in capsys.readouterr().err
+    assert "no line is one of" in capsys.readouterr().err
+
+
+def test_a_recording_whose_first_line_is_cut(night: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of logrotate or a full disk: all that followed could not be read."""
+    lines = night.read_text().splitlines()
+    far = json.dumps(json.loads(lines[0]) | {"dirty": dict.fromkeys(
+        ("limit", "background", "freerun", "dirty", "writeback"), float("inf")) | {"state": ""}})
+    night.write_text("\n".join([lines[0][40:], *lines, far]) + "\n")
+    assert main(["watch", str(night), "--findings"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 3
+    assert err == f"wb watch: {night}: left out, as not whole: line 1\nwb watch: 2 of 4 reports have findings\n"
+    assert main(["watch", str(night)]) == 0
+    assert "left out, as not whole: line 1, 5" in capsys.readouterr().err
+
+
+def test_a_night_that_nobody_could_see(night: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without tracefs "0 of 2 reports have findings" read as if all was well."""
+    fake = FakeMachine(tmp_path / "m2")
+    assert main(["watch", "--root", str(fake.root), "--no-trace", "--interval", "0.1", "--count", "2", "--record",
+                 str(tmp_path / "r"), "--openmetrics", str(tmp_path / "wb.prom")]) == 0
+    assert "\nwb_slept_known 0\n" in (tmp_path / "wb.prom").read_text()
+    capsys.readouterr()
+    assert main(["watch", str(tmp_path / "r"), "--findings"]) == 1
+    assert "0 of 2 reports have findings; in 2 of 2 it is not known who slept: no tracing and no counters" in \
+        capsys.readouterr().err
+    (tmp_path / "r").write_text(night.read_text() + (tmp_path / "r").read_text())
+    assert main(["watch", str(tmp_path / "r"), "--findings"]) == 0
+    assert "2 of 5 reports have findings; in 2 of 5 it is" in capsys.readouterr().err
 
 
 def test_a_recording_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def register(sub: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     p.add_argument("--memory", default="2G", help="guest memory (default 2G)")
     p.add_argument("--disk", type=int, default=0, metavar="GIB", help="add a scratch disk of GIB GiB (default none)")
     p.add_argument("--exec", default=None, metavar="CMD", help="run CMD instead of a shell")
-    p.add_argument("--dry-run", action="store_true", help="print the command only")
+    p.add_argument("--dry-run", action="store_true", help="build what it needs, and print the command")
     p.set_defaults(func=shell)
 
 

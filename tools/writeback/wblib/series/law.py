@@ -186,11 +186,14 @@ def _laws(text: str) -> list[str]:
 def command(args: argparse.Namespace) -> int:
     """``wb law``."""
     laws = _laws(args.law)
-    drawn = seeds(args.seeds)
+    # A number alone is that disk: its replay and --print name it so.
+    drawn = seeds(f"{args.seeds}-{args.seeds}" if args.seeds.isdecimal() else args.seeds)
     law_in = Path(args.kernel).absolute() / "block" if args.kernel else series_law(BUILD / "law")
     jobs = args.jobs or proc.cpus()
     program = build(law_in, BUILD / "law")
-    if args.disk:
+    if args.disk is not None:
+        if not args.disk.strip():
+            raise WbError("--disk: no words: name=value ..., as --print shows them", 2)
         for law in ("none", *laws):
             result = simulate(program, [f"{args.disk} law={law}"], 1)[0]
             print(f"{law:9}" + " ".join(f"{k}={v:g}" for k, v in result.items()))

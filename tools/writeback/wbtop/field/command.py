@@ -18,7 +18,7 @@ from typing import Any
 from wbtop import VERSION, ranges, ranksum
 from wbtop.cli import given
 from wbtop.errors import WbError
-from wbtop.machine import Machine
+from wbtop.machine import Machine, in_container
 from wbtop.proc import LOCK, alone, say, uninterrupted
 from wbtop.stats import median, number, table
 from wbtop.tune import facts as tune_facts
@@ -37,7 +37,8 @@ EXAMPLES = """\
 examples:
   sudo wb field /srv --b queue.scheduler=none,queue.max_sectors_kb=128
                                   now against these settings, in turns; puts back what was
-  sudo wb field /srv              measure this kernel alone; boot the other one, do it again, then
+  sudo wb field /srv --out a      measure this kernel alone; boot the other one, then write as much with it:
+  sudo wb field /srv --like a/field.json --out b
   wb field --compare a/field.json b/field.json    the two boots, matched by machine id and disk
   sudo wb field /srv --b queue.wbt_lat_usec=0 --repeats 8 --anonymize
 settings: vm.dirty_bytes=N, vm.dirty_ratio=N, vm.dirty_background_bytes=N,
@@ -45,7 +46,8 @@ vm.dirty_background_ratio=N, queue.NAME=VALUE of the disk, bdi.NAME=VALUE
 Each turn writes the same bytes through the page cache, once beside 4-KiB reads and
 once beside 4-KiB appends with fdatasync.  At most 3 x --max-mib are on the disk at a
 time; all of it is removed, also on Ctrl-C, which keeps the turns that are finished.
-What a killed run has left set is put back by the next one.  Nothing is sent anywhere.
+What a killed run has left set is put back by the next one, so --a and --b are
+refused in a container, which may not see it.  Nothing is sent anywhere.
 The verdict is an exact rank-sum test (Holm's correction); it says when the machine
 is too noisy to decide.
 exit code: 0 measured, 1 when something failed, 2 for wrong usage, 130 interrupted"""
@@ -62,6 +64,8 @@ def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                    help="turns of each (1..50, default 6; from 6 on a verdict is possible)")
     p.add_argument("--max-mib", type=ranges.whole(16, 1 << 20), default=512, metavar="MIB",
                    help="bytes per write, at most a tenth of the free space (16..1048576, default 512)")
+    p.add_argument("--like", metavar="FIRST.json", help="write as many bytes as that field.json did, so that --compare "
+                   "takes both; instead of --max-mib")
     p.add_argument("--max-seconds", type=ranges.number(0, 86400, above=True), default=300.0, metavar="S",
                    help="time for all turns together; sizes follow (above 0, at most 86400, default 300)")
     p.add_argument("--out", metavar="PATH", help="directory of the two files (default: wb-field-DATE here); a new "
@@ -111,10 +115,19 @@ def _write(file: str, value: str) -> None:
         raise WbError(f"{file} does not take {value}: it reads {now} after {before}")
 
 
-def _set(side: dict[str, str]) -> None:
-    """The settings of a side, the scheduler first, as it resets others."""
+def _set(side: dict[str, str]) -> dict[str, str]:
+    """Set those of a side, the scheduler first, as it resets others; returns what reads as another value than asked."""
     for file in sorted(side, key=lambda f: not f.endswith("/scheduler")):
         _write(file, side[file])
+    now = {file: left.value(Machine(), file) for file in side}
+    return {file: value for file, value in now.items() if value != side[file]}
+
+
+def _label(text: str, rows: list[dict[str, Any]], side: str) -> str:
+    """The settings of a side as they were asked for, and those that the kernel made something else of."""
+    other = {f: v for row in rows if row["side"] == side for f, v in row.get("in_force", {}).items()}
+    said = [f"{'/'.join(f.split('/')[-2:])} was {v}" for f, v in other.items()]
+    return (text or "as it was") + (f" (in force: {', '.join(said)})" if said else "")
 
 
 @contextlib.contextmanager
@@ -228,19 +241,20 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
     """Each turn when it is over: side, metrics, PSI and load; and the MiB of one write."""
     remove_stale(directory, say)
     space = os.statvfs(directory)
+    free = space.f_bavail * space.f_frsize
     turns = _turns(args.repeats, "B" in sides)
     each = args.max_seconds / (len(turns) + 1)
     with kept(machine, sides) as before, scratch(directory) as place:
         for side in sides.values():  # that one is refused is known before anything is measured
             _set(side)
             left.restore(machine, before)
-        mib = fitting_mib(place, size_mib(args.max_mib, space.f_bavail * space.f_frsize), each / 4)
+        mib = _same_mib(args.like, free) if args.like else fitting_mib(place, size_mib(args.max_mib, free), each / 4)
         load = Load(place, mib)
         load.run(each)  # the first one fills caches and estimates; it does not count
         for n, side in enumerate(turns, 1):
             if failed := left.restore(machine, before):
                 raise WbError(f"{failed[0]} cannot be put back, so that no turn would be one of {side}")
-            _set(sides[side])
+            other = _set(sides[side])
             stalled = dict(samples._pressure(machine)).get("cpu", {}).get("some", 0)
             start = time.monotonic()
             got = load.run(each)
@@ -249,7 +263,17 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
             say(f"  turn {n} of {len(turns)}, {side}: read p99 {number(got.get('read_p99_ms'))} ms, "
                 f"drain {number(got['drain_s'])} s")
             yield {"side": side, "metrics": {k: round(v, 4) for k, v in got.items()},
-                   "cpu_stalled_pct": round(busy, 1), "load": os.getloadavg()[0]}, mib
+                   "cpu_stalled_pct": round(busy, 1), "load": os.getloadavg()[0],
+                   **({"in_force": other} if other else {})}, mib
+
+
+def _same_mib(like: str, free: int) -> int:
+    """The MiB of one write of a field.json; WbError (code 2) when three of them do not fit."""
+    mib = int(load(Path(like))["mib"])
+    if 3 * mib << 20 > free:
+        raise WbError(f"--like {like}: wrote {mib} MiB at a time, three of which need more than the {free >> 20} MiB "
+                      "that are free: make room, or measure the first one again with --max-mib", 2)
+    return mib
 
 
 def series(rows: list[dict[str, Any]], side: str) -> dict[str, list[float]]:
@@ -356,8 +380,8 @@ def pair(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
         if f[key] != g[key] and not (key == "disk_id" and _disk_id(f) == _disk_id(g)):
             raise WbError(f"these are of two {what} ({f[key]}, {g[key]}): nothing to compare", 2)
     if one["mib"] != two["mib"]:
-        raise WbError(f"{one['mib']} MiB were written in one and {two['mib']} in the other: give both the same "
-                      "--max-mib, and --max-seconds enough for it", 2)
+        raise WbError(f"{one['mib']} MiB were written in one and {two['mib']} in the other, by the room and the rate "
+                      "of then: measure one of them again with --like and the other's field.json", 2)
     rows = [{**t, "side": "A"} for t in one["turns"] if t["side"] == "A"] \
         + [{**t, "side": "B"} for t in two["turns"] if t["side"] == "A"]
     labels = {s: f"kernel {x['facts']['release']}, {x['sides']['A']}, {x['time']}" for s, x in (("A", one), ("B", two))}
@@ -388,11 +412,14 @@ def _place(text: str | None) -> Iterator[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """``wb field``."""
-    if args.compare and (more := given(args, "dir", "a", "b", "repeats", "max_mib", "max_seconds", "anonymize")):
+    if args.compare and (more := given(args, "dir", "a", "b", "repeats", "max_mib", "like", "max_seconds",
+                                       "anonymize")):
         raise WbError(f"{', '.join(more)}: --compare takes two files, and of the options --out and --json", 2)
     found = _compared(*args.compare) if args.compare else None
     if not found and not args.dir:
         raise WbError("DIR is missing: a directory on the disk to measure", 2)
+    if args.like and given(args, "max_mib"):
+        raise WbError("--like and --max-mib exclude each other", 2)
     with _place(args.out) as out:
         found = found or _measured(args)
         text = json.dumps(found, indent=1) + "\n"
@@ -403,6 +430,8 @@ def run(args: argparse.Namespace) -> int:
             finally:
                 _write_files(out, {"field.json": text, "field.html": page.page(found, left_out(found["turns"]))})
     say(f"  {out}/field.html and {out}/field.json")
+    if not args.compare and not args.b:
+        say(f"  {found['mib']} MiB a time; on the other kernel: wb field {args.dir} --like {out}/field.json")
     why = found.get("ended")
     if why and why != "interrupted":
         raise WbError(f"{why}; the turns before that are kept")
@@ -431,6 +460,11 @@ def _why(ended: BaseException, hidden: Path | None) -> str:
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
+    if args.like:
+        load(Path(args.like))
+    if (args.a or args.b) and (why := in_container(machine)):
+        raise WbError(f"--a and --b: this is a container ({why}): these are settings of the host, where nobody would "
+                      "put them back if this is killed: run wb field on the host")
     with alone(machine.path(LOCK)):
         left.restore_left(machine)
         facts = tune_facts.read(machine, str(directory))
@@ -452,7 +486,7 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
                     raise WbError("interrupted: settings are as before, and what was written is removed", 130) from None
                 raise
             ended = exc
-    labels = {s: (args.a if s == "A" else args.b) or "as it was" for s in sides}
+    labels = {s: _label(args.a if s == "A" else args.b, rows, s) for s in sides}
     with uninterrupted():
         found = result(described, labels, rows, mib)
     if ended is not None:

@@ -99,7 +99,8 @@ class Load:
         if errors:
             raise errors[0]
         if len(out) < 2:
-            raise WbError(f"{self.mib} MiB were not written in {seconds * 4:.0f} s: lower --max-mib")
+            raise WbError(f"{self.mib} MiB were not written in {seconds * 4:.0f} s: lower --max-mib, or "
+                          "raise --max-seconds")
         return times, out[0], out[1]
 
 

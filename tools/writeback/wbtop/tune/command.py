@@ -17,7 +17,7 @@ from typing import Any
 from wbtop import ranges, ranksum
 from wbtop.cli import given
 from wbtop.errors import WbError
-from wbtop.machine import Machine
+from wbtop.machine import Machine, in_container
 from wbtop.proc import LOCK, alone, say, show
 from wbtop.stats import number
 
@@ -26,10 +26,6 @@ from .facts import Facts, check_directory, read
 from .measure import MOST_ROUNDS, Measured, measure
 from .rules import GOALS, HOLD_S, Advice
 
-# Left by podman, Docker and systemd-nspawn.
-CONTAINER = ("/run/.containerenv", "/.dockerenv", "/run/systemd/container")
-# PROC_PID_INIT_INO of include/linux/proc_ns.h: containerd, runc and LXC leave no file.
-HOST_PIDS = "pid:[4026531836]"
 EXAMPLES = """\
 examples:
   wb tune /srv                              measure, recommend for --goal read-latency; changes nothing
@@ -205,6 +201,10 @@ def _range(values: tuple[float, ...]) -> str:
     return f"{number(min(values))} to {number(max(values))}"
 
 
+# Goals that are not for reads beside a writer: what each gains shows in none of GAINS.
+ELSEWHERE = {"throughput": "writers that sleep less below a higher limit",
+             "unplug": "a short sync after a copy of more than the limit",
+             "database": "short syncs and checkpoints"}
 GAINS = {"read_p99_us": "loaded_p99_us_each", "read_p90_us": "loaded_p90_us_each", "read_p50_us": "loaded_p50_us_each",
          "drain_mbps": "loaded_drain_mbps_each"}
 
@@ -215,7 +215,7 @@ def gained(before: Measured, after: Measured) -> list[ranksum.Verdict]:
                            {k: getattr(after, a) for k, a in GAINS.items()}, higher=("drain_mbps",))
 
 
-def render_gained(found: list[ranksum.Verdict]) -> str:
+def render_gained(found: list[ranksum.Verdict], goal: str) -> str:
     """The cure and the cost on this disk, and what is not known."""
     if not found:
         return "  not verified: too few reads or rounds in this time; raise --max-seconds"
@@ -224,7 +224,9 @@ def render_gained(found: list[ranksum.Verdict]) -> str:
         interval = "" if v.low is None or v.high is None else f", 95 %: {v.low:.2f} to {v.high:.2f}"
         ratio = "" if v.ratio is None else f" (x {v.ratio:.2f}{interval})"
         lines.append(f"    {v.metric:12} {number(v.a)} -> {number(v.b)}{ratio}: {v.verdict}")
-    if not any(v.verdict == "better" for v in found):
+    if goal in ELSEWHERE:
+        lines.append(f"  what {goal} is for was not measured: {ELSEWHERE[goal]}")
+    elif not any(v.verdict == "better" for v in found):
         lines.append("  nothing was seen to be better here: wb tune --undo puts everything back")
     lines.append("  before and after one another: what else changed meanwhile is in it; wb field takes turns")
     return "\n".join(lines)
@@ -288,13 +290,9 @@ def _need_root(machine: Machine) -> None:
 
 def _need_host(machine: Machine) -> None:
     """WbError in a container: its settings are the host's, its /etc and the backup in /var go with it."""
-    found = next((f for f in CONTAINER if machine.exists(f)), None)
-    pids = machine.path("/proc/self/ns/pid")  # not there: a kernel without such namespaces
-    if found or (pids.is_symlink() and str(pids.readlink()) != HOST_PIDS):
-        why, but = (f"{found} is there", " (or, if it is none, remove that file)") if found else \
-            ("its PID namespace is not the host's", "")
+    if why := in_container(machine):
         raise WbError(f"--apply: this is a container ({why}): its settings are those of the host, where neither the "
-                      f"next boot nor --undo would know of them: run wb tune on the host{but}")
+                      "next boot nor --undo would know of them: run wb tune on the host")
 
 
 def check_tuned(machine: Machine, directory: Path) -> None:
@@ -342,7 +340,7 @@ def _verify(args: argparse.Namespace, directory: Path, before: Measured, out: di
     found = gained(before, after)
     out["verified"] = {"measured": after.to_json(), "verdicts": [v.to_json() for v in found]}
     if not args.json:
-        print(render_gained(found))
+        print(render_gained(found, args.goal))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -411,7 +409,7 @@ def _tune(args: argparse.Namespace, machine: Machine, save: Callable[[str], str]
                 print("  undo with: wb tune --undo", flush=True)
         if any(a.value is not None for a in advice):
             _verify(args, directory, measured, out)
-    elif not args.json and any(a.value is not None for a in advice):
+    elif not args.json and not args.tuned and any(a.value is not None for a in advice):
         print("\nnothing was changed; --apply sets it, now and for the next boot")
     if args.json:
         print(json.dumps(out, indent=1))

@@ -241,7 +241,8 @@ def _scheduler(case: Case, disk: Disk) -> Advice | None:
     if disk.wbt_policy is not None:
         return _queue(disk, "scheduler", now, None,
                       f"with wbt_policy bytes it does not matter: {cite('sched_patched')}")
-    return _queue(disk, "scheduler", now, None, "none and kyber measured the same: wb bench reference")
+    return _queue(disk, "scheduler", now, None, "none and kyber: each is better than the other at some of the reads "
+                  "(the table of Documentation/guide.md)")
 
 
 def _wbt(case: Case, disk: Disk) -> list[Advice | None]:
@@ -306,7 +307,8 @@ def _max_sectors(case: Case, disk: Disk) -> Advice | None:
                       f"{want} KiB {want * 1024 / link * 1e3:.2g} ms. wb's own rule: the direct "
                       f"rate x 2 ms / 16, in steps of 64 KiB, not below the {MAX_SECTORS_KB} that were measured",
                       cite("database" if case.goal == "database" else "max_sectors"))
-    return _queue(disk, "max_sectors_kb", now, None, f"not what this goal needs; measured: {cite('max_sectors')}")
+    why = f"is not above {want} already" if case.goal in ("read-latency", "database") else "not what this goal needs"
+    return _queue(disk, "max_sectors_kb", now, None, f"{why}; measured: {cite('max_sectors')}")
 
 
 # ---- the bdi --------------------------------------------------------------------

@@ -25,7 +25,7 @@ from . import sample as samples
 from .live import Keys, height, width
 from .report import Traced, report
 from .trace import Trace
-from .view import active, brief, render
+from .view import active, brief, render, unknown
 
 INTERVAL_S = 2.0
 EXAMPLES = """\
@@ -53,7 +53,8 @@ sources: the counters of the mm series where the kernel has them (real sleeps, i
 task with kernel.task_delayacct=1, of tasks that started after it was set); else the
 tracepoint writeback:balance_dirty_pages (planned sleeps, in timer ticks), in instances
 of its own that are removed at the end: no setting of the machine changes.
-exit code: 0, 1 without root or when nothing can be read, 2 for wrong usage"""
+exit code: 0; 1 without root, without /proc, or of --findings when no report tells who
+slept, so that nothing found says nothing; 2 for wrong usage"""
 
 
 def register(sub: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -138,26 +139,34 @@ def _recorded(path: Path) -> Iterator[str]:
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
     """Show what --record wrote; a line that is not whole is what a killed watch or a full disk leaves."""
-    number = wrong = 0
+    number = good = wrong = 0
+    blind: list[str] = []
+    cut: list[int] = []
     for number, line in enumerate(_recorded(path), 1):
         try:
             found = json.loads(line)
             lines = brief(found)
             text = json.dumps(found) if args.json else "\n".join(lines) if args.findings else \
                 f"-- report {number}, {found.get('time') or ''}\n{render(found, width())}\n"
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-            if number > 1:
-                say(f"wb watch: {path}: line {number} is not whole and was left out")
-                continue
-            raise WbError(f"{path}: line {number} is not one of 'wb watch --record'", 2) from exc
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            cut.append(number)
+            continue
+        good += 1
         wrong += bool(lines)
+        blind += [unknown(found)] if unknown(found) else []
         if lines or not args.findings:
             print(text)
     if not number:
         raise WbError(f"{path}: empty: no report was recorded yet")
+    if not good:
+        raise WbError(f"{path}: no line is one of 'wb watch --record'", 2)
+    if cut:
+        say(f"wb watch: {path}: left out, as not whole: line {', '.join(map(str, cut[:8]))}"
+            + (f" and {len(cut) - 8} more" if len(cut) > 8 else ""))
     if args.findings:
-        say(f"wb watch: {wrong} of {number} reports have findings")
-    return 0
+        say(f"wb watch: {wrong} of {good} reports have findings"
+            + (f"; in {len(blind)} of {good} it is not known who slept: {blind[-1]}" if blind else ""))
+    return 1 if args.findings and len(blind) == good else 0
 
 
 def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:

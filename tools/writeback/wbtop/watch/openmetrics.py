@@ -18,6 +18,7 @@ def _samples(r: dict[str, Any]) -> Iterator[tuple[str, str, float | None]]:
     for name, value in (r["dirty"] or {}).items():
         if name != "state":
             yield "wb_dirty_bytes" if name == "dirty" else f"wb_dirty_{name}_bytes", "", value
+    yield "wb_slept_known", "", 0.0 if r["source"] == "none" else 1.0
     for cause, ms in ((r["throttle"] or {}).get("by_cause_ms") or {}).items():
         yield "wb_slept_ratio", f'cause="{cause}"', ms / max(r["interval_s"], 1e-3) / 1e3
     for d in r["devices"]:

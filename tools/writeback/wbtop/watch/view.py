@@ -57,6 +57,11 @@ def brief(r: dict[str, Any]) -> list[str]:
     return [f"{r.get('time')} => {_printable(f['what'])}" for f in _findings(r) if f["fix"]]
 
 
+def unknown(r: dict[str, Any]) -> str:
+    """Why the report does not tell who slept; empty when it does."""
+    return "" if r["source"] != "none" else next((str(n) for n in r["notes"]), "no tracing and no counters")
+
+
 def _findings(r: dict[str, Any]) -> list[dict[str, str]]:
     """What is wrong, or that nothing is; recordings of earlier versions have the first one only."""
     return r.get("findings") or [d for d in [r.get("diagnosis")] if d]
