@@ -28,6 +28,10 @@
 #
 # And with little space, where delalloc does without delayed blocks:
 #	replaced	another one by rename: whole
+#
+# And with fast_commit:
+#	zeroed	a small preallocated extent is zeroed as its first block is written and synced;
+#		another of its blocks, written and synced after that, is there
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -280,12 +284,28 @@ run_little() {
 	replaced "replaced by rename with little space" "$file"
 }
 
+# run_zeroed(options) - two results
+run_zeroed() {
+	local file what="zeroed beside a write, fast_commit, $1"
+	fresh "$1" -O fast_commit
+	file=$MNT/file
+	xfs_io -f -c "falloc 0 32k" "$file" || die "no space"
+	sync
+	io "$file" "pwrite -S 0x61 0 4k" fsync
+	io "$file" "pwrite -S 0x62 16k 4k" fsync
+	ext4_power_cut "$1" || die "cannot mount after the cut"
+	note "$what: $(head -c 20480 "$file" | tr '\0ab' '0ab' | fold -w 4096 | cut -c 1 | tr -d '\n')"
+	check "$what: what was synced is there" \
+		[ "$(head -c 20480 "$file" | tail -c 4096 | tr -d b | wc -c)" -eq 0 ]
+	end "$what"
+}
+
 wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 4 * 2 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 6 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -307,5 +327,7 @@ run_partly mmap "mmap -rw 0 16k" "mwrite -S 0x32 0 16k"
 run_at_once "replaced by rename" replace
 run_at_once rewritten put
 run_little
+run_zeroed nodelalloc
+run_zeroed delalloc,dioread_lock
 check_dmesg
 ktap_finished
