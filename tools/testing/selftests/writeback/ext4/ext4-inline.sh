@@ -23,6 +23,7 @@
 #		for the data of a third, the power is cut: what was synced must be there
 #	punched	synced, grows, and is punched while the commit waits for the data of another
 #		file, the power is cut: no old data, and what was synced or zeros
+#	truncated	the same, to nothing, just before the commit begins to send data
 #	nojournal	synced, grows, the inode is on the disk and the data is not, the power
 #		is cut: no old data
 #	path	grows with truncate(2), and nobody opened it since the mount
@@ -277,11 +278,10 @@ run_scenario() {
 	disk_teardown
 }
 
-# run_punched() - two results
+# busy_commit() - a file that grew and one with more data are to be committed
 #	The commit sends the data of the file that joined it last first, and a queue this
 #	short lets no more of them go.
-run_punched() {
-	local DIR pid
+busy_commit() {
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	ext4_stale $DISK_MIB
 	ext4_new nodelalloc -m 0 -O inline_data -I 256
@@ -291,27 +291,56 @@ run_punched() {
 	echo 64 > "/sys/block/$DISK_NAME/queue/max_sectors_kb"
 	io "pwrite -S 0x11 0 20"
 	touch "$MNT/empty"
+	dd if=/dev/zero of="$MNT/read" bs=64k count=1 status=none
 	sync -f "$MNT"
+	echo 1 > /proc/sys/vm/drop_caches
 	io "pwrite -S 0x22 20 8000"
 	bulk 8m
-	wbdisk_set test stall_ms "$STALL_MS"
 	chmod 600 "$MNT/empty"
+	wbdisk_set test stall_ms "$STALL_MS"
+}
+
+# cut_after(what, process) - two results: the power, when it has synced
+cut_after() {
+	wbdisk_set test stall_ms 0
+	wait "$2" || note "fsync fails"
+	ext4_power_cut nodelalloc || die "cannot mount after the cut"
+	wait
+	note "after the cut: $(stat -c %s "$MNT/file") bytes, first: $(od -An -tx1 -N 8 "$MNT/file")"
+	check "$1: no old data" eval "! grep -aq \$'\xaa' $MNT/file"
+	check "$1: what was synced, or zeros, or nothing" \
+		eval "[[ \$(od -An -v -tx1 -w20 -N 20 $MNT/file) =~ ^(\ 11){20}$|^(\ 00){20}$|^$ ]]"
+	umount_fs "$MNT"
+	disk_teardown
+}
+
+# run_punched() - two results
+run_punched() {
+	local DIR pid
+	busy_commit
 	sync "$MNT/empty" &
 	pid=$!
 	loop_until in_flight
 	sleep 1
 	io "fpunch 0 8k" &
 	sleep 1
-	wbdisk_set test stall_ms 0
-	wait "$pid" || note "fsync fails"
-	ext4_power_cut nodelalloc || die "cannot mount after the cut"
-	wait
-	note "after the cut: $(stat -c %s "$MNT/file") bytes, first: $(od -An -tx1 -N 8 "$MNT/file")"
-	check "punched: no old data" eval "! grep -aq \$'\xaa' $MNT/file"
-	check "punched: what was synced, or zeros" \
-		eval "[[ \$(od -An -v -tx1 -w20 -N 20 $MNT/file) =~ ^(\ 11){20}$|^(\ 00){20}$ ]]"
-	umount_fs "$MNT"
-	disk_teardown
+	cut_after punched "$pid"
+}
+
+# run_truncated() - two results
+#	The commit waits for a write that reads what is around it, and truncate() for the
+#	commit: it begins when that sends its data.
+run_truncated() {
+	local DIR pid
+	busy_commit
+	xfs_io -c "pwrite -S 0x44 100 100" "$MNT/read" > /dev/null &
+	loop_until in_flight
+	sync "$MNT/empty" &
+	pid=$!
+	sleep 1
+	"$WB_DIR/fs_blocks" truncate "$MNT/file" 0 &
+	sleep 1
+	cut_after truncated "$pid"
 }
 
 # run_nojournal(mount options) - one result
@@ -344,7 +373,7 @@ need_wbdisk
 # Nothing moves before it is asked to.
 set_dirty writeback_centisecs 0
 mkdir -p "$REFERENCE"
-ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + ${#NOLOCK[@]} + 2 + 1))
+ktap_set_plan $((2 * ${#SCENARIOS[@]} * ${#MOUNTS[@]} + ${#NOLOCK[@]} + 2 * 2 + 1))
 for scenario in "${SCENARIOS[@]}"; do
 	for options in "${MOUNTS[@]}"; do
 		run_scenario "$scenario" "$options"
@@ -354,5 +383,6 @@ for options in "${NOLOCK[@]}"; do
 	run_nojournal "$options"
 done
 run_punched
+run_truncated
 check_dmesg
 ktap_finished
