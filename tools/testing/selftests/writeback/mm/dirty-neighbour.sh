@@ -7,9 +7,7 @@
 #	apart	to another disk, each in a cgroup of its own
 #	cgroup	to the stick, each in a cgroup of its own
 #	none	to the stick, both without a cgroup: they share its pace
-#	many	a cgroup that has nothing dirty, beside many that have less than 1 MiB each,
-#		three times what the device may have
-# The others each without a time limit and with one of all disks, where there is such a limit; of
+# Each without a time limit and with one of all disks, where there is such a limit; of
 # device and apart the stick stands still, of the others it is slow, and then stands
 # still, where who writes to it can but wait, sooner or later, but no longer than it does.
 
@@ -29,8 +27,6 @@ readonly LIGHT_KIB=512 LIGHT_ROUNDS=60 LIGHT_PAUSE_S=.5
 # A hundredth of the time; of two tasks that share a pace, each moment in which the disk
 # cleans nothing is for both, a tenth.
 readonly LIGHT_MS=300 SHARED_MS=3000
-# Of the limit with which a device begins, 12 MiB, the others have three times as much.
-readonly MANY=40 MANY_KIB=900 FIRST_KIB=256
 
 about title "how long a light writer sleeps for what a heavy one on a stick has dirtied"
 about replays "none: who sleeps for whose dirty data"
@@ -38,12 +34,11 @@ about wall 60
 about programs awk dd
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
-case_parts device apart cgroup none many
+case_parts device apart cgroup none
 axis fs xfs 'xfs|ext4' "file system of the disks"
 measures slept_X_W_L ms lower \
 	"how long it slept while it wrote 30 MiB, half a minute's work; X: part, W: the stick is slow or still, L: time limit on or off"
-measures slept_many ms lower "how long it slept for its first 256 KiB beside 40 with 900 KiB each, with a time limit"
-measures 'dirty_X_W_L, dirty_many' bytes - "dirty and under writeback at the end"
+measures dirty_X_W_L bytes - "dirty and under writeback at the end"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
@@ -124,33 +119,7 @@ test_none() {
 	both none still "" ""
 }
 
-test_many() {
-	local i
-	if [ -z "$HAS_LIMIT" ]; then
-		skip_test "many: it does not sleep" "no max_drain_ms"
-		return
-	fi
-	disk_beside "${OPT[fs]}" many usb-stick
-	DISK_NAME=wbd-many
-	for ((i = 1; i <= MANY; i++)); do
-		cgroup_create "many$i"
-		(in_group "many$i" dd if=/dev/zero of="/mnt/many/$i" bs=${MANY_KIB}k count=1 status=none) ||
-			die "cannot write"
-	done
-	cgroup_create first
-	bdi_set max_drain_ms "$LIMIT_MS" || die "cannot set max_drain_ms"
-	throttle_trace_clear
-	(in_group first "$LIGHT" if=/dev/zero of=/mnt/many/first bs=64k count=$((FIRST_KIB / 64)) status=none) ||
-		die "the first write failed"
-	metric dirty_many "$(dirty_bytes)"
-	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_many.txt")
-	metric slept_many "$SLEPT"
-	check "many: it does not sleep" [ "$SLEPT" -eq 0 ]
-	wbdisk_set many link_mbps 1000
-	disk_drop many
-}
-
-declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=2 [many]=1)
+declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=2)
 wb_begin
 need_wbdisk
 cgroups_check
