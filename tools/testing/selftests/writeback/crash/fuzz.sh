@@ -24,7 +24,7 @@ about programs awk dd
 about once values=12
 about kernel BLK_WBT BLK_WBT_MQ CGROUPS
 about series
-axis values 24 1..99999 "values for each attribute"
+axis values 24 1..99999 "values for each attribute" wall=4
 measures 'fuzz_inputs, fuzz_refused' count - "values written, and refused"
 case_parse "$@"
 

@@ -53,7 +53,7 @@ about replays \
 about wall 60
 about programs dd mke2fs e2fsck xfs_io
 about series
-axis cuts 3 1..99 "how many moments of each set of mount options the power is cut at"
+axis cuts 3 1..99 "how many moments of each set of mount options the power is cut at" wall=12
 case_parse "$@"
 
 # put(file, seed) - truncate the file and write PAGES, without fsync
