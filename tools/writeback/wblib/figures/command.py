@@ -119,6 +119,7 @@ def _run_ahead(wants: Iterable[Want], every: Collection[Block]) -> None:
     # The exact lane is that of the estimate; the fast one takes less.
     missing.sort(key=lambda one: (one[0].lane == "fast", -ax.wall_s(one[1].case, one[1].axes)))
     runner.run_many([run for want, job in missing for run in specs([job], lane=want.lane)])
+    _there.cache_clear()  # with what failed, too: it is not run again
 
 
 def _is_law(want: Want) -> bool:
