@@ -75,6 +75,30 @@ def test_other_files(fake: FakeMachine) -> None:
                      ("60-io.rules", "queue/scheduler = bfq, for some disks", False)}
 
 
+BTRFS = """\
+SUBSYSTEM!="block", GOTO="btrfs_end"
+ACTION!="add|change", GOTO="btrfs_end"
+ENV{ID_FS_TYPE}!="btrfs", GOTO="btrfs_end"
+ATTR{queue/zoned}=="host-managed", ATTR{queue/scheduler}="mq-deadline"
+LABEL="btrfs_end"
+"""
+
+
+@pytest.mark.parametrize(("rules", "zoned", "sets"), [
+    (BTRFS, "none", []), (BTRFS, "host-managed", ["mq-deadline"]),
+    ('KERNEL!="nvme*", GOTO="end"\nATTR{queue/scheduler}="none"\nLABEL="end"\n', "none", []),
+    ('KERNEL!="sd[a-z]|vd*", GOTO="end"\nATTR{queue/scheduler}="bfq"\nLABEL="end"\n', "none", ["bfq"]),
+    ('ENV{ID_BUS}!="usb", GOTO="end"\nATTR{queue/scheduler}="bfq"\nLABEL="end"\n', "none", ["bfq"]),
+    ('# ATTR{queue/scheduler}="bfq"\nACTION=="remove", ATTR{queue/scheduler}="none"\n', "none", []),
+    ('ATTR{removable}=="1", ATTR{queue/scheduler}="bfq"\n', "none", [])])
+def test_a_rule_for_other_disks_is_no_conflict(rules: str, zoned: str, sets: list[str], fake: FakeMachine) -> None:
+    """On every Debian with btrfs-progs the rule for zoned disks was one."""
+    fake.write("/sys/block/sda/queue/zoned", f"{zoned}\n")
+    fake.write("/usr/lib/udev/rules.d/64-x.rules", rules)
+    found = [c.setting for c in conflicts(fake.machine, KEYS)]
+    assert found == [f"queue/scheduler = {s}, for some disks" for s in sets]
+
+
 def test_sysctl_conf_counts_where_it_is_read(fake: FakeMachine) -> None:
     """Debian 12 links it into sysctl.d, where it was named twice; Debian 13 does not read it: "it will win"."""
     fake.write("/etc/sysctl.conf", "vm.dirty_bytes=4\n")

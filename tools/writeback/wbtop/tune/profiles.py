@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import configparser
+import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wbtop.machine import Machine
@@ -125,11 +126,49 @@ def _files(machine: Machine, directories: Iterable[str], suffix: str) -> list[st
     return [found[name] for name in sorted(found)]
 
 
+_TOKEN = re.compile(r'([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|[-+:]?=)\s*"([^"]*)"')
+
+
+def _holds(machine: Machine, disk: str, key: str, patterns: str) -> bool | None:
+    """Whether ``key`` of a disk's event matches, as in udev(7); None for what only udev knows. disk: "", if unknown."""
+    if not disk:
+        return None
+    if key.startswith("ATTR{"):
+        value = machine.text(f"/sys/block/{disk}/{key[5:-1]}")
+        if value is None and not machine.exists(f"/sys/block/{disk}"):
+            return None
+    else:
+        value = {"KERNEL": disk, "SUBSYSTEM": "block", "ACTION": "add", "ENV{DEVTYPE}": "disk"}.get(key)
+        if value is None:
+            return None
+    return value is not None and any(fnmatch.fnmatchcase(value, p) for p in patterns.split("|"))
+
+
+def _udev_sets(machine: Machine, text: str, disk: str) -> Iterator[tuple[str, str]]:
+    """Attributes that rules may set for a disk, with their values; what only udev knows counts as matching."""
+    label = None
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        tokens = _TOKEN.findall("" if line.lstrip().startswith("#") else line)
+        if label and ("LABEL", "=", label) not in tokens:
+            continue
+        label = None
+        held = [_holds(machine, disk, key, value) if op == "==" else
+                None if (found := _holds(machine, disk, key, value)) is None else not found
+                for key, op, value in tokens if op in ("==", "!=")]
+        if False in held:
+            continue
+        if None not in held:
+            label = next((value for key, op, value in tokens if key == "GOTO"), None)
+        yield from ((key[5:-1], value) for key, op, value in tokens if key.startswith("ATTR{") and op in ("=", ":="))
+
+
 def conflicts(machine: Machine, keys: Iterable[str]) -> list[Conflict]:
     """Everybody else who sets one of ``keys`` (vm.dirty_bytes, queue.sda.scheduler, bdi.max_bytes)."""
     wanted = list(keys)
     found: list[Conflict] = []
     queue = {k.rsplit(".", 1)[1] for k in wanted if k.startswith("queue.")}
+    # The bdi's own name tells no disk.
+    disks = sorted({k[len("queue."):].rpartition(".")[0] for k in wanted if k.startswith("queue.")}) or [""]
     bdi = {k.rsplit(".", 1)[1] for k in wanted if k.startswith("bdi.")}
     # By default tuned applies sysctl.d again after its own values, so that sysctl.d wins.
     again = re.search(r"^\s*reapply_sysctl\s*=\s*(0|false|no)\b", machine.text("/etc/tuned/tuned-main.conf") or "",
@@ -155,9 +194,10 @@ def conflicts(machine: Machine, keys: Iterable[str]) -> list[Conflict]:
     for file in _files(machine, _UDEV_DIRS, ".rules"):
         if file == UDEV_FILE:
             continue
-        text = re.sub(r"\\\n", " ", machine.text(file) or "")
-        for kind, name, value in re.findall(r"ATTR\{(queue|bdi)/([a-z_]+)\}\s*=\s*\"([^\"]*)\"", text):
-            if name in (queue if kind == "queue" else bdi):
+        text = machine.text(file) or ""
+        for attribute, value in dict.fromkeys(s for d in disks for s in _udev_sets(machine, text, d)):
+            kind, _, name = attribute.partition("/")
+            if name in {"queue": queue, "bdi": bdi}.get(kind, ()):
                 later = file.rsplit("/", 1)[1] > UDEV_FILE.rsplit("/", 1)[1]
                 found.append(Conflict(file, f"{kind}/{name} = {value}, for some disks", wins=later))
     return found
