@@ -92,8 +92,10 @@ SELF_PARTS = (
      "What wbt promises: bounds, order, accounting, and what it costs.", ("block/",)),
     ("selftests/writeback: add cases of dirty memory",
      "Its limits, who is throttled, and how long.", ("mm/",)),
+    ("selftests/writeback: add cases of ext4 and I/O errors",
+     "What fsync() tells, and what is there, after errors at the end of I/O.", ("ext4/ext4-endio",)),
     ("selftests/writeback: add cases of ext4",
-     "Without delayed allocation, inline data, errors at the end of I/O.", ("ext4/",)),
+     "Without delayed allocation, inline data, power cuts.", ("ext4/",)),
     ("selftests/writeback: add power cuts, faults and races",
      "What fsync acknowledged is there after a power cut, errors are reported,\n"
      "nothing hangs.", ("crash/",)),

@@ -20,6 +20,7 @@ about title \
 	"random, huge, negative, empty and binary values for every attribute of the series and of wbdisk, under load"
 about replays \
 	"none: looks for bad values that are taken, values that change when refused, and splats"
+about wall 100
 about programs awk dd
 about once values=12
 about kernel BLK_WBT BLK_WBT_MQ CGROUPS
