@@ -595,6 +595,9 @@ def test_a_real_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words[:4], *words[6:-1], str(tmp_path / "o2"), "--like", str(tmp_path / "first.json")]) == 0
     assert json.loads((tmp_path / "o2/field.json").read_text())["mib"] == 17
     capsys.readouterr()
+    (tmp_path / "first.json").write_text(json.dumps({k: v for k, v in found.items() if k != "mib"}))
+    assert main(["field", str(tmp_path), "--out", str(tmp_path / "o3"), "--like", str(tmp_path / "first.json")]) == 2
+    assert "not a whole field.json" in capsys.readouterr().err
     (tmp_path / "first.json").write_text(json.dumps(found | {"mib": 1 << 30}))
     for more, code, said in ((["--max-mib", "32"], 2, "exclude each other"), ([], 2, "make room")):
         assert main(["field", str(tmp_path), "--out", str(tmp_path / "o3"), "--like", str(tmp_path / "first.json"),

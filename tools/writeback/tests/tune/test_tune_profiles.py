@@ -90,6 +90,7 @@ LABEL="btrfs_end"
     ('KERNEL!="sd[a-z]|vd*", GOTO="end"\nATTR{queue/scheduler}="bfq"\nLABEL="end"\n', "none", ["bfq"]),
     ('ENV{ID_BUS}!="usb", GOTO="end"\nATTR{queue/scheduler}="bfq"\nLABEL="end"\n', "none", ["bfq"]),
     ('# ATTR{queue/scheduler}="bfq"\nACTION=="remove", ATTR{queue/scheduler}="none"\n', "none", []),
+    ('ACTION=="change", ATTR{queue/scheduler}="none"\n', "none", ["none"]),
     ('ATTR{removable}=="1", ATTR{queue/scheduler}="bfq"\n', "none", [])])
 def test_a_rule_for_other_disks_is_no_conflict(rules: str, zoned: str, sets: list[str], fake: FakeMachine) -> None:
     """On every Debian with btrfs-progs the rule for zoned disks was one."""

@@ -269,7 +269,9 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
 
 def _same_mib(like: str, free: int) -> int:
     """The MiB of one write of a field.json; WbError (code 2) when three of them do not fit."""
-    mib = int(load(Path(like))["mib"])
+    mib = load(Path(like)).get("mib")
+    if not isinstance(mib, int) or mib < 1:
+        raise WbError(f"--like {like}: not a whole field.json of this wb", 2)
     if 3 * mib << 20 > free:
         raise WbError(f"--like {like}: wrote {mib} MiB at a time, three of which need more than the {free >> 20} MiB "
                       "that are free: make room, or measure the first one again with --max-mib", 2)
@@ -461,7 +463,8 @@ def _measured(args: argparse.Namespace) -> dict[str, Any]:
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
     if args.like:
-        load(Path(args.like))
+        space = os.statvfs(directory)
+        _same_mib(args.like, space.f_bavail * space.f_frsize)
     if (args.a or args.b) and (why := in_container(machine)):
         raise WbError(f"--a and --b: this is a container ({why}): these are settings of the host, where nobody would "
                       "put them back if this is killed: run wb field on the host")

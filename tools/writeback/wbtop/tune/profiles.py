@@ -138,6 +138,8 @@ def _holds(machine: Machine, disk: str, key: str, patterns: str) -> bool | None:
         if value is None and not machine.exists(f"/sys/block/{disk}"):
             return None
     else:
+        if key == "ACTION" and {"add", "change"} & set(patterns.split("|")):
+            return None  # both come, one after the other
         value = {"KERNEL": disk, "SUBSYSTEM": "block", "ACTION": "add", "ENV{DEVTYPE}": "disk"}.get(key)
         if value is None:
             return None
