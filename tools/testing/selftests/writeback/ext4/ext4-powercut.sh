@@ -296,7 +296,7 @@ run_zeroed() {
 	ext4_power_cut "$1" || die "cannot mount after the cut"
 	note "$what: $(head -c 20480 "$file" | tr '\0ab' '0ab' | fold -w 4096 | cut -c 1 | tr -d '\n')"
 	check "$what: what was synced is there" \
-		[ "$(head -c 20480 "$file" | tail -c 4096 | tr -d b | wc -c)" -eq 0 ]
+		[ "$(head -c 20480 "$file" | tail -c 4096 | tr -cd b | wc -c)" -eq 4096 ]
 	end "$what"
 }
 
