@@ -242,13 +242,14 @@ def measure(directory: Path, machine: Machine, sides: dict[str, dict[str, str]],
     remove_stale(directory, say)
     space = os.statvfs(directory)
     free = space.f_bavail * space.f_frsize
+    mib = _same_mib(args.like, free) if args.like else 0
     turns = _turns(args.repeats, "B" in sides)
     each = args.max_seconds / (len(turns) + 1)
     with kept(machine, sides) as before, scratch(directory) as place:
         for side in sides.values():  # that one is refused is known before anything is measured
             _set(side)
             left.restore(machine, before)
-        mib = _same_mib(args.like, free) if args.like else fitting_mib(place, size_mib(args.max_mib, free), each / 4)
+        mib = mib or fitting_mib(place, size_mib(args.max_mib, free), each / 4)
         load = Load(place, mib)
         load.run(each)  # the first one fills caches and estimates; it does not count
         for n, side in enumerate(turns, 1):
@@ -462,9 +463,6 @@ def _why(ended: BaseException, hidden: Path | None) -> str:
 def _measured(args: argparse.Namespace) -> dict[str, Any]:
     machine = Machine()
     directory = tune_facts.check_directory(args.dir)
-    if args.like:
-        space = os.statvfs(directory)
-        _same_mib(args.like, space.f_bavail * space.f_frsize)
     if (args.a or args.b) and (why := in_container(machine)):
         raise WbError(f"--a and --b: this is a container ({why}): these are settings of the host, where nobody would "
                       "put them back if this is killed: run wb field on the host")

@@ -139,8 +139,8 @@ def _recorded(path: Path) -> Iterator[str]:
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
     """Show what --record wrote; a line that is not whole is what a killed watch or a full disk leaves."""
-    number = good = wrong = 0
-    blind: list[str] = []
+    number = good = wrong = blind = 0
+    why = ""
     cut: list[int] = []
     for number, line in enumerate(_recorded(path), 1):
         try:
@@ -153,7 +153,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
             continue
         good += 1
         wrong += bool(lines)
-        blind += [unknown(found)] if unknown(found) else []
+        if said := unknown(found):
+            blind, why = blind + 1, said
         if lines or not args.findings:
             print(text)
     if not number:
@@ -165,8 +166,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
             + (f" and {len(cut) - 8} more" if len(cut) > 8 else ""))
     if args.findings:
         say(f"wb watch: {wrong} of {good} reports have findings"
-            + (f"; in {len(blind)} of {good} it is not known who slept: {blind[-1]}" if blind else ""))
-    return 1 if args.findings and len(blind) == good else 0
+            + (f"; in {blind} of {good} it is not known who slept: {why}" if blind else ""))
+    return 1 if args.findings and blind == good else 0
 
 
 def _watch(machine: Machine, args: argparse.Namespace, count: int | None) -> None:
