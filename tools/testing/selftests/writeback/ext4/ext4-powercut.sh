@@ -28,10 +28,6 @@
 #
 # And with little space, where delalloc does without delayed blocks:
 #	replaced	another one by rename: whole
-#
-# And with fast_commit:
-#	zeroed	a small preallocated extent is zeroed as its first block is written and synced;
-#		another of its blocks, written and synced after that, is there
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -137,17 +133,6 @@ remount() {
 	mount -o "remount,$1" "$MNT" || die "cannot remount with $1"
 }
 
-# io(file, command of xfs_io...) - no fsync
-io() {
-	local args=() command
-	for command in "${@:2}"; do
-		args+=(-c "$command")
-	done
-	xfs_io "${args[@]}" "$1" > "$WB_OUT/xfs_io" 2>&1 && return
-	note_file "$WB_OUT/xfs_io"
-	die "cannot write $1"
-}
-
 # no_stale(file) - is there nothing that the disk had before?
 no_stale() {
 	"$WB_DIR/fs_blocks" verify "$1" $NEW_SEED 0 "$PAGES" 1 > "$WB_OUT/stale" || return
@@ -162,8 +147,8 @@ run_opened() {
 	file=$MNT/file
 	exec {fd}> "$file"
 	remount nodelalloc
-	io "$file" "pwrite -S 0x31 0 100"
-	io "$file" "pwrite -S 0x31 -b 16k 100 16k"
+	ext4_io "$file" "pwrite -S 0x31 0 100"
+	ext4_io "$file" "pwrite -S 0x31 -b 16k 100 16k"
 	exec {fd}>&-
 	ext4_commit
 	ext4_power_cut delalloc || die "cannot mount after the cut"
@@ -182,7 +167,7 @@ run_mapped() {
 	xfs_io -c "mmap -w 0 64k" -c "mwrite -S 0x31 0 4k" "$file" || die "cannot map $file"
 	remount nodelalloc
 	ext4_falloc "$file" 0 16k || die "cannot fallocate $file"
-	io "$file" "pwrite -S 0x32 -b 16k 0 16k"
+	ext4_io "$file" "pwrite -S 0x32 -b 16k 0 16k"
 	exec {fd}>&-
 	ext4_commit
 	ext4_power_cut delalloc || die "cannot mount after the cut"
@@ -241,9 +226,9 @@ run_partly() {
 	file=$MNT/file
 	xfs_io -f -c "falloc 0 16k" "$file" || die "no space"
 	sync
-	io "$file" "pwrite -S 0x31 1k 1k"
+	ext4_io "$file" "pwrite -S 0x31 1k 1k"
 	remount nodelalloc,dioread_lock
-	io "$file" "${@:2}"
+	ext4_io "$file" "${@:2}"
 	ext4_commit
 	ext4_power_cut delalloc || die "cannot mount after the cut"
 	check "$what: no old data" no_stale "$file"
@@ -284,28 +269,12 @@ run_little() {
 	replaced "replaced by rename with little space" "$file"
 }
 
-# run_zeroed(options) - two results
-run_zeroed() {
-	local file what="zeroed beside a write, fast_commit, $1"
-	fresh "$1" -O fast_commit
-	file=$MNT/file
-	xfs_io -f -c "falloc 0 32k" "$file" || die "no space"
-	sync
-	io "$file" "pwrite -S 0x61 0 4k" fsync
-	io "$file" "pwrite -S 0x62 16k 4k" fsync
-	ext4_power_cut "$1" || die "cannot mount after the cut"
-	note "$what: $(head -c 20480 "$file" | tr '\0ab' '0ab' | fold -w 4096 | cut -c 1 | tr -d '\n')"
-	check "$what: what was synced is there" \
-		[ "$(head -c 20480 "$file" | tail -c 4096 | tr -cd b | wc -c)" -eq 4096 ]
-	end "$what"
-}
-
 wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 6 * 2 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 4 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -327,7 +296,5 @@ run_partly mmap "mmap -rw 0 16k" "mwrite -S 0x32 0 16k"
 run_at_once "replaced by rename" replace
 run_at_once rewritten put
 run_little
-run_zeroed nodelalloc
-run_zeroed delalloc,dioread_lock
 check_dmesg
 ktap_finished

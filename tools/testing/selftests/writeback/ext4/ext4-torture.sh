@@ -37,10 +37,8 @@ readonly OPTIONS=(
 	delalloc,dioread_nolock delalloc,dioread_lock nodelalloc,dioread_lock
 	nodelalloc,dioread_nolock
 )
-# Format and, if only so, how its rounds end: nothing is promised without a journal, and
-# fast commits lose synced files at a cut, stock as patched: --format fast_commit cuts the
-# power and, with --faults, has faults, too.
-readonly FORMATS=(plain 1k quota bigalloc encrypt fast_commit:stop inline_1k nojournal:stop)
+# Format and, if only so, how its rounds end: nothing is promised without a journal.
+readonly FORMATS=(plain 1k quota bigalloc encrypt fast_commit inline_1k nojournal:stop)
 # What begins to fail at the end of a round, and how many sectors of that there are.
 readonly FAULTS=("write 16384" "write 65536" "any 16384" "flush 1")
 # The file system grows to the disk's size in every second round; with blocks of 4 KiB,

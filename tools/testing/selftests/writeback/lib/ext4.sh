@@ -66,6 +66,17 @@ ext4_commit() {
 	dd if=/dev/zero of="$MNT/other" bs=4K count=1 conv=fsync status=none || die "cannot write to $MNT"
 }
 
+# ext4_io(file, command of xfs_io...) - no fsync unless that is one of the commands
+ext4_io() {
+	local args=() command
+	for command in "${@:2}"; do
+		args+=(-c "$command")
+	done
+	xfs_io -f "${args[@]}" "$1" > "$WB_OUT/xfs_io" 2>&1 && return
+	note_file "$WB_OUT/xfs_io"
+	die "cannot write $1"
+}
+
 # ext4_attr(name) - value of an attribute of the mounted file system, 0 if the
 # kernel does not have it
 ext4_attr() {
