@@ -198,7 +198,7 @@ MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency di
             *(f"ext4-endio part={part}" for part in (
                 "nospace", "convert", "ioerror", "rewrite", "private", "switch", "direct", "partial", "page", "quota",
                 "trim")),
-            "ext4-inline", "ext4-powercut", "dirty-limits", "dirty-time part=stick")
+            "ext4-inline", "ext4-powercut", "ext4-fastcommit", "dirty-limits", "dirty-time part=stick")
 # Random work that must lose nothing, where the stock kernel of that line does, and neighbours that must not wait.
 MAINLINE_PATCHED = ("ext4-model", "powercut cuts=20", "log-writes", "dirty-neighbour")
 

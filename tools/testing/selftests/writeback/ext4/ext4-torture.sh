@@ -81,14 +81,16 @@ measures torture_bytes bytes - "data compared afterwards"
 case_parse "$@"
 
 # may(operation, format, end, size) - can it work in such a round?  ext4 moves extents of
-# neither bigalloc nor encrypted files, and does not swap to the latter, or insert and
+# neither bigalloc nor encrypted files, and does not swap to the latter, nor on a disk that
+# will fail: swapoff() cannot open a file for writing once that has made the file system
+# read-only, and it stays mounted.  Nor does it insert and
 # collapse blocks of them; powercut_load does that only where there is no cut.  Quotas are
 # there in one format only, and the file system grows if it was made smaller than the disk.
 may() {
 	case $1 in
 	quota) [ "$2" = quota ] ;;
 	move) [[ $2 != bigalloc && $2 != encrypt ]] ;;
-	swap) [ "$2" != encrypt ] ;;
+	swap) [[ $2 != encrypt && $3 != fault ]] ;;
 	grow) [ -n "$4" ] ;;
 	insert | collapse) [[ $3 = stop && $2 != encrypt ]] ;;
 	esac
@@ -236,7 +238,7 @@ forget_orphans() {
 both() {
 	local ret pid
 	"$WB_DIR/ext4_torture" "$MNT" "$DISK_DEV" "$WBDISK_CONFIGFS/test" $((1 + $(draw "$1" 1 1000000))) \
-		$(($2 * (${4:+1} + 1))) "${options[@]}" > "$WB_OUT/torture" 2>&1 &
+		$(($2 * (${4:+1} + 1))) "${4:+swap}" "${options[@]}" > "$WB_OUT/torture" 2>&1 &
 	pid=$!
 	pc_load "$1" $((1 + $(draw "$1" 2 1000000))) "$2" "${3:+$WBDISK_CONFIGFS/test/$3}" \
 		"${WRITERS[$(draw "$1" 5 ${#WRITERS[@]})]}" "${4:-}"

@@ -2,7 +2,7 @@
 /*
  * Changes the rules of an ext4 file system while others work on it.
  *
- *	ext4_torture DIR DEVICE DISK SEED MS OPTIONS...
+ *	ext4_torture DIR DEVICE DISK SEED MS NOT OPTIONS...
  *
  * For MS milliseconds, at random: DIR is remounted with one of OPTIONS; the disk,
  * a wbdisk with its attributes below DISK, stalls for up to 3 s, at other times it
@@ -11,7 +11,8 @@
  * read, and sent to the disk; a file is swapped to; quotas are turned off and on;
  * most of the free space is taken and given back, or all of it, the reserve of the
  * file system included; it grows, if the disk is larger; memory is reclaimed; what is
- * free is trimmed.  Each of these is tried once, and then at random.
+ * free is trimmed.  Each of these is tried once, and then at random, but the one that NOT
+ * names, as what is printed does; "" names none.
  *
  * Prints, for each of these, how often it was tried and how often it worked, which
  * it need not, and why if it never did.  Exits 0 with the file system thawed and the
@@ -62,7 +63,7 @@ struct move_extent {
 #define SB_BLOCKS		0x4
 #define SB_LOG_BLOCK_SIZE	0x18
 
-static const char *dir, *device, *disk;
+static const char *dir, *device, *disk, *not;
 static char **options;
 static int nr_options, root;
 static struct timespec end;
@@ -369,6 +370,8 @@ static struct counts {
 
 static void change(unsigned int i)
 {
+	if (!strcmp(rules[i].name, not))
+		return;
 	counts[i].tried++;
 	if (!rules[i].change())
 		counts[i].worked++;
@@ -412,16 +415,17 @@ int main(int argc, char **argv)
 	unsigned int i;
 	long ms;
 
-	ms = argc >= 7 ? atol(argv[5]) : 0;
+	ms = argc >= 8 ? atol(argv[5]) : 0;
 	if (ms < 1 || !strtoull(argv[4], NULL, 10)) {
-		fprintf(stderr, "usage: ext4_torture DIR DEVICE DISK SEED MS OPTIONS...\n");
+		fprintf(stderr, "usage: ext4_torture DIR DEVICE DISK SEED MS NOT OPTIONS...\n");
 		return 2;
 	}
 	dir = argv[1];
 	device = argv[2];
 	disk = argv[3];
-	options = argv + 6;
-	nr_options = argc - 6;
+	not = argv[6];
+	options = argv + 7;
+	nr_options = argc - 7;
 	root = open(dir, O_RDONLY | O_DIRECTORY);
 	if (root < 0) {
 		printf("%s: %s\n", dir, strerror(errno));
