@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What fsync() acknowledged on ext4 with fast_commit is there after a power cut.  The
-# disk's cache is volatile: what was not flushed is gone.
+# What fsync() acknowledged on ext4 with fast_commit is there after a power cut, and it
+# ends.  The disk's cache is volatile: what was not flushed is gone.
 #	frozen	a file is written and synced after the file system was frozen, which empties
 #		the journal
 #	many	one of many new files is synced, which takes several blocks of the journal
@@ -11,8 +11,15 @@
 #		commits cannot log, waits for data; they are synced after that
 #	linked	a file gets a second name, for which a fast commit waits, and is synced while
 #		that is under way
+#	named	a file gets a second name while a fast commit waits for its data
+#	appended	it gets more blocks instead, on a disk full of old data
+#	shifted	a range is taken out of, or put into, a file of so many extents that it takes
+#		several transactions; the file is synced in the last one
+#	aborted	the file system is shut down meanwhile
 #	zeroed	a small preallocated extent is zeroed as its first block is written and
 #		synced; another of its blocks is written and synced after that
+#	emptied	EXT4_IOC_CHECKPOINT empties the journal while a fast commit waits for data, or
+#		while both wait for a handle, to which they came in either order
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -20,19 +27,23 @@
 . "$WB_DIR/lib/ext4.sh"
 
 readonly DISK_MIB=128 STALL_MS=9000
+readonly WAIT_S=20		# both were to end at once; less than a hung task takes to be one
 readonly FILES=48		# several inodes and names to a block of the journal
+readonly SHIFT_JOURNAL_MIB=1 SHIFT_EXTENTS=32768	# takes more blocks than a transaction may have
 readonly EXTENTS=16		# more than an inode has room for
 
 about title "what is there of files that were synced on ext4 with fast_commit, after a power cut"
 about replays "none: fails on the stock kernel"
-about wall 20
-about programs e2fsck e4defrag mke2fs xfs_io
+about wall 40
+about programs awk e2fsck e4defrag mke2fs xfs_io
 about series
 case_parse "$@"
 
-# fresh(options, [options of mke2fs...]) - new file system, whose journal has had a full commit
+# fresh(options, [options of mke2fs...]) - new file system, whose journal has had a full commit;
+# $STALE: on a disk full of old data
 fresh() {
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
+	[ -z "${STALE:-}" ] || ext4_stale $DISK_MIB
 	ext4_new "$1" -m 0 -O fast_commit "${@:2}"
 	mkdir "$MNT/dir"
 	: > "$MNT/other"
@@ -152,39 +163,146 @@ reading() {
 	[ "$(awk '{ print $1 }' "/sys/block/$DISK_NAME/inflight")" -gt 0 ]
 }
 
-run_linked() {
-	local n name pids=()
+# link_waits(options, command...) - in a new file system, in the background, file gets a second
+# name, $NAME, which waits with a handle open until go_on(); the command is next
+link_waits() {
+	local n
 	fresh "$1"
 	: > "$MNT/file"
 	# Names of this length fill a block of the directory; the next needs another one.
-	for ((n = 0; n < 15; n++)); do
-		printf -v name %0250d "$n"
-		: > "$MNT/dir/$name"
+	for ((n = 0; n < 16; n++)); do
+		printf -v NAME %s/%0250d "$MNT/dir" "$n"
+		[ "$n" -eq 15 ] || : > "$NAME"
 	done
-	printf -v name %0250d "$n"
 	ext4_remount "$1" || die "cannot mount again"
 	ls "$MNT/dir" > /dev/null
 	chmod 644 "$MNT/other" "$MNT/file"
 	sync -f "$MNT"
 	chmod 600 "$MNT/other"
 	began
-	# Has to read which blocks are free, with a handle open.
+	# Has to read which blocks are free.
 	stand_still
-	{ ln "$MNT/file" "$MNT/dir/$name" && sync "$MNT/file"; } &
-	pids+=("$!")
+	{ ln "$MNT/file" "$NAME" && "${@:2}"; } &
+	PIDS=("$!")
 	loop_until reading || die "it need not read"
-	sync "$MNT/other" &
-	pids+=("$!")
+}
+
+# then_run(command...) - in the background; it has a second to get to where it waits
+then_run() {
+	"$@" &
+	PIDS+=("$!")
 	sleep 1
+}
+
+# all_succeed() - do all that run in the background?
+all_succeed() {
+	local pid failed=0
+	for pid in "${PIDS[@]}"; do
+		wait "$pid" || failed=1
+	done
+	return $failed
+}
+
+run_linked() {
+	link_waits "$1" sync "$MNT/file"
+	then_run sync "$MNT/other"
 	go_on
-	wait "${pids[@]}" || die "fsync fails"
+	all_succeed || die "fsync fails"
 	committed
 	ext4_power_cut "$1" || die "cannot mount after the cut"
-	check "linked, $1: what was synced is there" [ -e "$MNT/dir/$name" ]
+	check "linked, $1: what was synced is there" [ -e "$NAME" ]
 	umount_fs "$MNT"
 	# Replay does not count the blocks of a directory that grows, stock as patched.
 	e2fsck -fp "$DISK_DEV" > "$WB_OUT/fsck" 2>&1
 	check "linked, $1: e2fsck finds nothing that it cannot correct" [ $? -le 1 ]
+	disk_teardown
+}
+
+# data_waits(options) - a fast commit waits for the data of file, which is in its queue, until go_on()
+data_waits() {
+	fresh "$1"
+	: > "$MNT/file"
+	sync -f "$MNT"
+	began
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+	chmod 600 "$MNT/other"
+	stand_still
+	sync "$MNT/other" &
+	PIDS=("$!")
+	loop_until in_flight || die "it need not wait"
+}
+
+run_named() {
+	data_waits "$1"
+	then_run ln "$MNT/file" "$MNT/dir/file"
+	go_on
+	all_succeed || die "fsync or ln fails"
+	end named "$1" has "$MNT/file" a 0 16
+}
+
+# nothing_old(file) - nor more than was written to it
+nothing_old() {
+	note "$(stat -c %s "$1") bytes"
+	[ "$(stat -c %s "$1")" -ge 65536 ] && [ "$(tr -d a < "$1" | wc -c)" -eq 0 ]
+}
+
+run_appended() {
+	STALE=1 data_waits "$1"
+	then_run ext4_io "$MNT/file" "pwrite -S 0x61 64k 64k"
+	go_on
+	all_succeed || die "fsync fails"
+	end appended "$1" nothing_old "$MNT/file"
+}
+
+# has_content(file) - that of $WB_OUT/content?
+has_content() {
+	cmp "$1" "$WB_OUT/content" > "$WB_OUT/cmp" 2>&1 && return
+	note_file "$WB_OUT/cmp"
+	return 1
+}
+
+# transactions() - how many were committed
+transactions() {
+	awk '$2 == "transactions" { print $1 }' "/proc/fs/jbd2/$DISK_NAME-8/info"
+}
+
+# many_extents(options) - file is one of SHIFT_EXTENTS blocks with holes between them
+many_extents() {
+	fresh "$1" -b 1024 -J size=$SHIFT_JOURNAL_MIB
+	awk -v n=$SHIFT_EXTENTS 'BEGIN { while (n--) printf("%01023d\n%1024s", n, "") }' | tr ' ' '\0' |
+		dd of="$MNT/file" bs=1k iflag=fullblock conv=sparse status=none || die "no file"
+	sync -f "$MNT"
+	# jbd2 counts a transaction after it has woken us.
+	sleep 1
+	TRANSACTIONS=$(transactions)
+}
+
+# run_shifted(options, command of xfs_io)
+run_shifted() {
+	local file=$MNT/file
+	many_extents "$1,commit=60"
+	ext4_io "$file" "$2 2k 2k"
+	# All but the last are committed on their own.
+	sleep 2
+	[ "$(transactions)" -gt "$TRANSACTIONS" ] || die "it took one transaction"
+	ext4_io "$file" "pwrite -S 0x62 0 1k"
+	cp "$file" "$WB_OUT/content"
+	sync "$file"
+	end "shifted, $2" "$1" has_content "$file"
+}
+
+run_aborted() {
+	many_extents "$1"
+	stand_still
+	{ ! xfs_io -c "fcollapse 2k 2k" "$MNT/file" > "$WB_OUT/xfs_io" 2>&1; } &
+	PIDS=("$!")
+	loop_until in_flight || die "it took one transaction"
+	# Aborts the journal, and waits to write that to it.
+	then_run xfs_io -x -c shutdown "$MNT"
+	go_on
+	check "aborted, $1: collapsing a range fails" all_succeed
+	note_file "$WB_OUT/xfs_io"
+	umount_fs "$MNT"
 	disk_teardown
 }
 
@@ -200,15 +318,50 @@ run_zeroed() {
 	end zeroed "$1" has "$file" b 4
 }
 
+# ended(title) - one result: does all that runs in the background end, and succeed? Or the end of the case
+ended() {
+	go_on
+	if ! tasks_end $WAIT_S "${PIDS[@]}"; then
+		ktap_test_fail "$1"
+		die "they wait for each other"
+	fi
+	check "$1" all_succeed
+	umount_fs "$MNT"
+	disk_teardown
+}
+
+# run_emptied(options, first, second) - of sync and ext4_checkpoint
+run_emptied() {
+	link_waits "$1" true
+	then_run "$2" "$MNT/other"
+	then_run "$3" "$MNT/other"
+	ended "emptied, $1: ${2##*/}, then ${3##*/}: both end"
+}
+
+run_emptied_data() {
+	data_waits "$1"
+	then_run "$WB_DIR/ext4_checkpoint" "$MNT/other"
+	ended "emptied, $1: while a fast commit waits for data: both end"
+}
+
 wb_begin
 need_wbdisk
-ktap_set_plan $((2 * 7 + 1))
+ktap_set_plan $((2 * 11 + 5))
 run_frozen delalloc
 run_many delalloc
 run_moved nodelalloc
 run_meanwhile nodelalloc
 run_linked delalloc
+run_named nodelalloc
+run_appended nodelalloc
+run_shifted delalloc fcollapse
+run_shifted delalloc finsert
+run_aborted delalloc
 run_zeroed nodelalloc
 run_zeroed delalloc,dioread_lock
+# The last: where it fails, nothing can be unmounted.
+run_emptied_data nodelalloc
+run_emptied delalloc sync "$WB_DIR/ext4_checkpoint"
+run_emptied delalloc "$WB_DIR/ext4_checkpoint" sync
 check_dmesg
 ktap_finished
