@@ -13,6 +13,7 @@
 #		that is under way
 #	named	a file gets a second name while a fast commit waits for its data
 #	appended	it gets more blocks instead, on a disk full of old data
+#	evicted	a file in a new directory is synced after the directory was evicted from memory
 #	shifted	a range is taken out of, or put into, a file of so many extents that it takes
 #		several transactions; the file is synced in the last one
 #	aborted	the file system is shut down meanwhile
@@ -58,7 +59,7 @@ commits() {
 
 # began() - remember how many there were
 began() {
-	COMMITS=$(commits) BLOCKS=$(commits numblks)
+	COMMITS=$(commits) INELIGIBLE=$(commits ineligible) BLOCKS=$(commits numblks)
 	[ -n "$COMMITS" ] || die "no fast commits"
 }
 
@@ -220,7 +221,7 @@ run_linked() {
 
 # data_waits(options) - a fast commit waits for the data of file, which is in its queue, until go_on()
 data_waits() {
-	fresh "$1"
+	fresh "$1,commit=60"
 	: > "$MNT/file"
 	sync -f "$MNT"
 	began
@@ -232,26 +233,49 @@ data_waits() {
 	loop_until in_flight || die "it need not wait"
 }
 
-run_named() {
+# while_data_wait(options, command...) - $MEANWHILE: it was done before the fast commit had the
+# data, and is in it, not in the next, as where updates are locked for so long
+while_data_wait() {
 	data_waits "$1"
-	then_run ln "$MNT/file" "$MNT/dir/file"
+	then_run "${@:2}"
+	MEANWHILE=1
+	! kill -0 "$!" 2> /dev/null || MEANWHILE=0
 	go_on
-	all_succeed || die "fsync or ln fails"
-	end named "$1" has "$MNT/file" a 0 16
+	all_succeed || die "fsync or '${*:2}' fails"
+	committed
+	note "done meanwhile: $MEANWHILE"
 }
 
-# nothing_old(file) - nor more than was written to it
-nothing_old() {
+# has_both_names()
+has_both_names() {
+	has "$MNT/file" a 0 16 && { [ $MEANWHILE -eq 0 ] || [ "$MNT/file" -ef "$MNT/dir/file" ]; }
+}
+
+run_named() {
+	while_data_wait "$1" ln "$MNT/file" "$MNT/dir/file"
+	end named "$1" has_both_names
+}
+
+# has_all(file)
+has_all() {
+	local blocks=$((16 + 16 * MEANWHILE))
 	note "$(stat -c %s "$1") bytes"
-	[ "$(stat -c %s "$1")" -ge 65536 ] && [ "$(tr -d a < "$1" | wc -c)" -eq 0 ]
+	[ "$(stat -c %s "$1")" -eq $((blocks * 4096)) ] && has "$1" a 0 $blocks
 }
 
 run_appended() {
-	STALE=1 data_waits "$1"
-	then_run ext4_io "$MNT/file" "pwrite -S 0x61 64k 64k"
-	go_on
-	all_succeed || die "fsync fails"
-	end appended "$1" nothing_old "$MNT/file"
+	STALE=1 while_data_wait "$1" ext4_io "$MNT/file" "pwrite -S 0x61 64k 64k"
+	end appended "$1" has_all "$MNT/file"
+}
+
+run_evicted() {
+	fresh "$1,commit=300"
+	mkdir "$MNT/new"
+	# It counts as dirty until writeback has looked at it.
+	sleep 45
+	echo 2 > /proc/sys/vm/drop_caches
+	ext4_io "$MNT/new/file" "pwrite -S 0x62 0 4k" fsync
+	end evicted "$1" has "$MNT/new/file" b 0
 }
 
 # has_content(file) - that of $WB_OUT/content?
@@ -325,6 +349,7 @@ ended() {
 		ktap_test_fail "$1"
 		die "they wait for each other"
 	fi
+	[ $(($(commits) + $(commits ineligible))) -gt $((COMMITS + INELIGIBLE)) ] || die "no fast commit was tried"
 	check "$1" all_succeed
 	umount_fs "$MNT"
 	disk_teardown
@@ -346,7 +371,7 @@ run_emptied_data() {
 
 wb_begin
 need_wbdisk
-ktap_set_plan $((2 * 11 + 5))
+ktap_set_plan $((2 * 12 + 5))
 run_frozen delalloc
 run_many delalloc
 run_moved nodelalloc
@@ -354,6 +379,7 @@ run_meanwhile nodelalloc
 run_linked delalloc
 run_named nodelalloc
 run_appended nodelalloc
+run_evicted delalloc
 run_shifted delalloc fcollapse
 run_shifted delalloc finsert
 run_aborted delalloc
