@@ -13,6 +13,8 @@
 #		that is under way
 #	named	a file gets a second name while a fast commit waits for its data
 #	appended	it gets more blocks instead, on a disk full of old data
+#	truncated	truncate() waits for data that are on their way, in the middle, while another
+#		file is synced
 #	evicted	a file in a new directory is synced after the directory was evicted from memory
 #	shifted	a range is taken out of, or put into, a file of so many extents that it takes
 #		several transactions; the file is synced in the last one
@@ -67,6 +69,11 @@ began() {
 committed() {
 	[ "$(commits)" -gt "$COMMITS" ] || die "no fast commit"
 	[ $(($(commits numblks) - BLOCKS)) -ge "${1:-1}" ] || die "less than $1 blocks"
+}
+
+# tried() - or the end of the case: was one begun, even if the file system was ineligible?
+tried() {
+	[ $(($(commits) + $(commits ineligible))) -gt $((COMMITS + INELIGIBLE)) ] || die "no fast commit was tried"
 }
 
 # stand_still() - the disk does; go_on() - or the end of the case: it still did
@@ -268,6 +275,26 @@ run_appended() {
 	end appended "$1" has_all "$MNT/file"
 }
 
+run_truncated() {
+	fresh "$1,commit=60"
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+	sync -f "$MNT"
+	began
+	chmod 600 "$MNT/other"
+	stand_still
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 64k" "sync_range -w 0 64k"
+	loop_until in_flight || die "nothing is on its way"
+	PIDS=()
+	then_run truncate -s 0 "$MNT/file"
+	[ "$(stat -c %s "$MNT/file")" -eq 0 ] || die "it has not begun"
+	kill -0 "${PIDS[@]}" || die "it has ended"
+	then_run sync "$MNT/other"
+	go_on
+	all_succeed || die "fsync or truncate() fails"
+	tried
+	end truncated "$1" [ ! -s "$MNT/file" ]
+}
+
 run_evicted() {
 	fresh "$1,commit=300"
 	mkdir "$MNT/new"
@@ -349,7 +376,7 @@ ended() {
 		ktap_test_fail "$1"
 		die "they wait for each other"
 	fi
-	[ $(($(commits) + $(commits ineligible))) -gt $((COMMITS + INELIGIBLE)) ] || die "no fast commit was tried"
+	tried
 	check "$1" all_succeed
 	umount_fs "$MNT"
 	disk_teardown
@@ -371,7 +398,7 @@ run_emptied_data() {
 
 wb_begin
 need_wbdisk
-ktap_set_plan $((2 * 12 + 5))
+ktap_set_plan $((2 * 13 + 5))
 run_frozen delalloc
 run_many delalloc
 run_moved nodelalloc
@@ -379,6 +406,7 @@ run_meanwhile nodelalloc
 run_linked delalloc
 run_named nodelalloc
 run_appended nodelalloc
+run_truncated delalloc
 run_evicted delalloc
 run_shifted delalloc fcollapse
 run_shifted delalloc finsert
