@@ -28,6 +28,10 @@
 #
 # And with little space, where delalloc does without delayed blocks:
 #	replaced	another one by rename: whole
+#
+# And without a power cut, where the disk refuses metadata for as long as it takes to
+# unmount:
+#	unmounted	a new file, synced with fsync, is there at the next mount
 
 # shellcheck source=../lib/functions.sh
 . "$(dirname "$0")/../lib/functions.sh"
@@ -47,7 +51,7 @@ about title "what new, replaced and fsynced files on ext4 hold after a power cut
 about replays \
 	"none: with nodelalloc,dioread_nolock no worse than with delalloc; skips where that is ignored"
 about wall 60
-about programs dd mke2fs e2fsck xfs_io
+about programs awk dd dumpe2fs mke2fs e2fsck xfs_io
 about series
 axis cuts 3 1..99 "how many moments of each set of mount options the power is cut at" wall=12
 case_parse "$@"
@@ -269,12 +273,29 @@ run_little() {
 	replaced "replaced by rename with little space" "$file"
 }
 
+run_unmounted() {
+	local what="unmounted where metadata cannot be written" file=$MNT/file sectors
+	fresh delalloc
+	# All but the superblock, up to the end of the first table of inodes
+	sectors=$(dumpe2fs "$DISK_DEV" 2> /dev/null |
+		awk '/Inode table at/ { sub(/.*-/, "", $4); print $4 * 8; exit }')
+	put "$file" $NEW_SEED
+	sync "$file"
+	wbdisk_set test fail_range "write 8 $sectors eio"
+	umount_fs "$MNT"
+	[ "$(wbdisk_stat test errors_injected)" -gt 0 ] || die "nothing was refused"
+	wbdisk_set test fail_range ""
+	ext4_mount delalloc || die "cannot mount again"
+	check "$what: what fsync acknowledged is there" [ "$(state "$file")" = new ]
+	end "$what"
+}
+
 wb_begin
 need_wbdisk
 [ -x "$WB_DIR/fs_blocks" ] || skip_all "fs_blocks is not built"
 ext4_need_dioread_nolock
 cuts=("${CUTS_S[@]:0:OPT[cuts]}")
-ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 4 * 2 + 1))
+ktap_set_plan $((6 * ${#cuts[@]} * ${#EXT4_MOUNTS[@]} + 5 * 2 + 1 + 5 * 2 + 1))
 for options in "${EXT4_MOUNTS[@]}"; do
 	for at in "${cuts[@]}"; do
 		run_cut "$options" "$at"
@@ -296,5 +317,6 @@ run_partly mmap "mmap -rw 0 16k" "mwrite -S 0x32 0 16k"
 run_at_once "replaced by rename" replace
 run_at_once rewritten put
 run_little
+run_unmounted
 check_dmesg
 ktap_finished
