@@ -20,6 +20,8 @@
 . "$(dirname "$0")/../lib/functions.sh"
 # shellcheck source=../lib/cgroup.sh
 . "$WB_DIR/lib/cgroup.sh"
+# shellcheck source=../lib/ext4.sh
+. "$WB_DIR/lib/ext4.sh"
 # shellcheck source=../lib/failing.sh
 . "$WB_DIR/lib/failing.sh"
 
@@ -185,8 +187,7 @@ test_journal() {
 # The fronts of the first group: no data is there.
 test_meta() {
 	local sectors=32
-	[ "$FS" = xfs ] || sectors=$(dumpe2fs "$DISK_DEV" 2> /dev/null |
-		awk '/Inode table at/ { sub(/.*-/, "", $4); print ($4 + 1) * 8; exit }')
+	[ "$FS" = xfs ] || sectors=$(ext4_front)
 	broken "fail_range=write 0 $sectors eio"
 	sync
 	sleep $META_S

@@ -276,12 +276,12 @@ run_little() {
 run_unmounted() {
 	local what="unmounted where metadata cannot be written" file=$MNT/file sectors
 	fresh delalloc
-	# All but the superblock, up to the end of the first table of inodes
-	sectors=$(dumpe2fs "$DISK_DEV" 2> /dev/null |
-		awk '/Inode table at/ { sub(/.*-/, "", $4); print $4 * 8; exit }')
+	# Not later: to look sends what the disk is to refuse.
+	sectors=$(ext4_front)
 	put "$file" $NEW_SEED
 	sync "$file"
-	wbdisk_set test fail_range "write 8 $sectors eio"
+	# All but the superblock
+	wbdisk_set test fail_range "write 8 $((sectors - 8)) eio"
 	umount_fs "$MNT"
 	[ "$(wbdisk_stat test errors_injected)" -gt 0 ] || die "nothing was refused"
 	wbdisk_set test fail_range ""

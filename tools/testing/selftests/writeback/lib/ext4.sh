@@ -77,6 +77,13 @@ ext4_io() {
 	die "cannot write $1"
 }
 
+# ext4_front() - how many sectors the file system's fronts take, up to the end of the first
+# group's table of inodes: no data is there
+ext4_front() {
+	dumpe2fs "$DISK_DEV" 2> /dev/null |
+		awk '/Inode table at/ { sub(/.*-/, "", $4); print ($4 + 1) * 8; exit }'
+}
+
 # ext4_attr(name) - value of an attribute of the mounted file system, 0 if the
 # kernel does not have it
 ext4_attr() {
