@@ -6,10 +6,13 @@
 #	device	it writes to another disk, both without a cgroup
 #	apart	to another disk, each in a cgroup of its own
 #	cgroup	to the stick, each in a cgroup of its own
-#	none	to the stick, both without a cgroup: they share its pace
+#	none	to the stick, both without a cgroup: they share its pace, but with a time
+#		limit one that dirties less than its share goes on
+#	many	many light writers, who together dirty more than the stick writes
 # Each without a time limit and with one of all disks, where there is such a limit; of
 # device and apart the stick stands still, of the others it is slow, and then stands
-# still, where who writes to it can but wait, sooner or later, but no longer than it does.
+# still, where who writes to it can but wait, sooner or later, but no longer than it does; many
+only with a limit.
 
 # "$!" is no array, whatever was sourced before.
 # shellcheck disable=SC2128
@@ -24,9 +27,12 @@
 readonly LIMIT_MS=3000 HEAVY_S=15 STALL_MS=40000
 # 1 MiB/s for half a minute, and what it has to wait.
 readonly LIGHT_KIB=512 LIGHT_ROUNDS=60 LIGHT_PAUSE_S=.5
-# A hundredth of the time; of two tasks that share a pace, each moment in which the disk
-# cleans nothing is for both, a tenth.
+# A hundredth of the time; of two tasks that share a pace without a time limit, each
+# moment in which the disk cleans nothing is for both, a tenth.
 readonly LIGHT_MS=300 SHARED_MS=3000
+# A little more than the stick's 10 MB/s; the limit is 12 MiB, its least. From a
+# quarter above it on writers wait until something is clean.
+readonly MANY=40 MANY_KIB=281 MANY_ROUNDS=60 MANY_MS=1000 MANY_LIMIT=$((12 * 1048576))
 
 about title "how long a light writer sleeps for what a heavy one on a stick has dirtied"
 about replays "none: who sleeps for whose dirty data"
@@ -34,11 +40,13 @@ about wall 60
 about programs awk dd
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
-case_parts device apart cgroup none
+case_parts device apart cgroup none many
 axis fs xfs 'xfs|ext4' "file system of the disks"
 measures slept_X_W_L ms lower \
 	"how long it slept while it wrote 30 MiB, half a minute's work; X: part, W: the stick is slow or still, L: time limit on or off"
 measures dirty_X_W_L bytes - "dirty and under writeback at the end"
+measures dirty_many bytes lower "most that 40 light writers to the stick have dirty with a time limit"
+measures dirty_many_mean bytes lower "the same, mean"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
@@ -88,38 +96,79 @@ beside() {
 	disk_drop "other$name"
 }
 
-# both(part, slow|still, most ms, where, [heavy's cgroup, light's]) - without a limit,
-# and with one; "" for what it may sleep: only measured
+# both(part, slow|still, most ms, and with a limit, where, [heavy's cgroup, light's]) -
+# without a limit, and with one; "" for what it may sleep: only measured
 both() {
-	beside "$1" "$2" off "$4" "${5:+$5$2off}" "${6:+$6$2off}"
-	[ -z "$3" ] || check "$1: $2: it sleeps for ${3} ms at most" [ "$SLEPT" -le "$3" ]
+	beside "$1" "$2" off "$5" "${6:+$6$2off}" "${7:+$7$2off}"
+	[ -z "$3" ] || check "$1: $2: it sleeps for $3 ms at most" [ "$SLEPT" -le "$3" ]
 	if [ -n "$HAS_LIMIT" ]; then
-		beside "$1" "$2" on "$4" "${5:+$5$2on}" "${6:+$6$2on}"
-		[ -z "$3" ] || check "$1: $2: nor with a time limit" [ "$SLEPT" -le "$3" ]
-	elif [ -n "$3" ]; then
-		skip_test "$1: $2: nor with a time limit" "no max_drain_ms"
+		beside "$1" "$2" on "$5" "${6:+$6$2on}" "${7:+$7$2on}"
+		check "$1: $2: with a time limit for $4 ms at most" [ "$SLEPT" -le "$4" ]
+	else
+		skip_test "$1: $2: with a time limit for $4 ms at most" "no max_drain_ms"
 	fi
 }
 
 test_device() {
-	both device still "$LIGHT_MS" other
+	both device still "$LIGHT_MS" "$LIGHT_MS" other
 }
 
 test_apart() {
-	both apart still "$LIGHT_MS" other far near
+	both apart still "$LIGHT_MS" "$LIGHT_MS" other far near
 }
 
 test_cgroup() {
-	both cgroup slow "$LIGHT_MS" "" heavy light
-	both cgroup still "$STALL_MS" "" heavy light
+	both cgroup slow "$LIGHT_MS" "$LIGHT_MS" "" heavy light
+	both cgroup still "$STALL_MS" "$STALL_MS" "" heavy light
 }
 
 test_none() {
-	both none slow "$SHARED_MS" ""
-	both none still "" ""
+	both none slow "$SHARED_MS" "$LIGHT_MS" ""
+	both none still "" "$STALL_MS" ""
 }
 
-declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=2)
+# many_writer(number) - one task, which begins at a time of its own
+many_writer() {
+	local i
+	sleep ".$((($1 * 7919 + OPT[seed] * 137) % 900 + 100))"
+	for ((i = 0; i < MANY_ROUNDS; i++)); do
+		head -c "${MANY_KIB}k" /dev/zero
+		sleep 1
+	done | dd of="/mnt/many/file$1" bs=64k iflag=fullblock status=none
+}
+
+test_many() {
+	local i dirty peak=0 sum=0 looks=0 writers=()
+	if [ -z "$HAS_LIMIT" ]; then
+		skip_test "many: dirty memory stays below twice the limit" "no max_drain_ms"
+		skip_test "many: it is near the limit" "no max_drain_ms"
+		return
+	fi
+	disk_beside "${OPT[fs]}" many usb-stick
+	DISK_NAME=wbd-many
+	bdi_set max_drain_ms "$MANY_MS" || die "cannot set max_drain_ms"
+	for ((i = 0; i < MANY; i++)); do
+		many_writer "$i" &
+		writers+=("$!")
+	done
+	while kill -0 "${writers[@]}" 2> /dev/null; do
+		dirty=$(dirty_bytes)
+		((dirty <= peak)) || peak=$dirty
+		sum=$((sum + dirty)) looks=$((looks + 1))
+		sleep .1
+	done
+	wait "${writers[@]}" || die "a writer failed"
+	metric dirty_many "$peak"
+	metric dirty_many_mean $((sum / looks))
+	# What each is in the middle of comes to it.
+	check "many: dirty memory stays below twice the limit" \
+		[ "$peak" -le $((2 * MANY_LIMIT + MANY * 65536)) ]
+	check "many: it is near the limit" [ $((sum / looks)) -le $((MANY_LIMIT * 5 / 4)) ]
+	wbdisk_set many link_mbps 1000
+	disk_drop many
+}
+
+declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=3 [many]=2)
 wb_begin
 need_wbdisk
 cgroups_check
