@@ -149,10 +149,10 @@ mount_fs() {
 	on_exit umount_fs "$3"
 }
 
-# umount_fs(directory) - nothing to do if it is not mounted
+# umount_fs(directory, [cmd...]) - nothing to do if it is not mounted; by cmd, if given
 #	mountpoint(1) fails on one that XFS has shut down.
 umount_fs() {
-	! grep -q "^[^ ]* $1 " /proc/self/mounts || umount "$1"
+	! grep -q "^[^ ]* $1 " /proc/self/mounts || "${@:2}" umount "$1"
 }
 
 # extents(file) - in how many pieces it is on the disk
