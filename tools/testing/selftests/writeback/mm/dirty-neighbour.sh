@@ -11,8 +11,8 @@
 #	many	many light writers, who together dirty more than the stick writes
 # Each without a time limit and with one of all disks, where there is such a limit; of
 # device and apart the stick stands still, of the others it is slow, and then stands
-# still, where who writes to it can but wait, sooner or later, but no longer than it does; many
-only with a limit.
+# still, where who writes to it can but wait, sooner or later, but no longer than it does.
+# The part many is only with a limit.
 
 # "$!" is no array, whatever was sourced before.
 # shellcheck disable=SC2128
@@ -36,7 +36,7 @@ readonly MANY=40 MANY_KIB=281 MANY_ROUNDS=60 MANY_MS=1000 MANY_LIMIT=$((12 * 104
 
 about title "how long a light writer sleeps for what a heavy one on a stick has dirtied"
 about replays "none: who sleeps for whose dirty data"
-about wall 60
+about wall 75
 about programs awk dd
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
