@@ -14,7 +14,24 @@
 #	named	a file gets a second name while a fast commit waits for its data
 #	appended	it gets more blocks instead, on a disk full of old data
 #	truncated	truncate() waits for data that are on their way, in the middle, while another
-#		file is synced
+#		file is synced; or it goes on, a block is written and synced after that, or two files
+#		are truncated
+#	nameless	another file is synced while one is open that has no name any more, or never had,
+#		or that itself is
+#	tmpfile	a file without a name gets one, and is synced
+#	reused	a file that was open without a name is closed, a new one gets its inode number
+#	directory	a file in a new directory is synced, another where one was removed, or a new
+#		one in a directory whose mode was changed
+#	appenders	two tasks write more and more with O_DIRECT and sync it: still with fast
+#		commits
+#	quota	files of new users, and of one, are synced
+#	indirect	a file without extents is synced
+#	migrated	a file is changed to extents, and synced
+#	attribute	a new file has the inode number of one that had an attribute; a file with
+#		a block of attributes is written and synced
+#	bigalloc	a file is written, and holes are punched in clusters
+#	preallocated	blocks behind the end are given back, which another file gets
+#	resized	a full file system grows; a file is synced as soon as it gets blocks
 #	evicted	a file in a new directory is synced after the directory was evicted from memory
 #	shifted	a range is taken out of, or put into, a file of so many extents that it takes
 #		several transactions; the file is synced in the last one
@@ -33,25 +50,33 @@ readonly DISK_MIB=128 STALL_MS=9000
 readonly WAIT_S=20		# both were to end at once; less than a hung task takes to be one
 readonly FILES=48		# several inodes and names to a block of the journal
 readonly SHIFT_JOURNAL_MIB=1 SHIFT_EXTENTS=32768	# takes more blocks than a transaction may have
+readonly APPENDED=60		# blocks; where each commit is a full one, none of them is fast
+readonly SMALL=40000		# blocks of 1 KiB, of a disk of 128 MiB
 readonly EXTENTS=16		# more than an inode has room for
 
 about title "what is there of files that were synced on ext4 with fast_commit, after a power cut"
 about replays "none: fails on the stock kernel"
 about wall 40
-about programs awk e2fsck e4defrag mke2fs xfs_io
+about programs awk chattr e2fsck e4defrag getfattr mke2fs resize2fs setfattr tune2fs xfs_io
+about kernel QUOTA QFMT_V2
 about series
 case_parse "$@"
 
 # fresh(options, [options of mke2fs...]) - new file system, whose journal has had a full commit;
 # $STALE: on a disk full of old data
 fresh() {
+	fresh_any "$@"
+	began
+}
+
+# fresh_any(options, [options of mke2fs...]) - the same, which need not have fast commits
+fresh_any() {
 	disk_raw fifo capacity_mib=$DISK_MIB write_cache=1 lazy_cache=1
 	[ -z "${STALE:-}" ] || ext4_stale $DISK_MIB
 	ext4_new "$1" -m 0 -O fast_commit "${@:2}"
 	mkdir "$MNT/dir"
 	: > "$MNT/other"
 	sync -f "$MNT"
-	began
 }
 
 # commits([numblks]) - how many fast commits there were, or of how many blocks
@@ -94,9 +119,14 @@ has() {
 
 # end(what, options, command...) - two results: the power is cut, the command is true
 end() {
-	ext4_power_cut "$2" || die "cannot mount after the cut"
-	check "$1, $2: what was synced is there" "${@:3}"
-	umount_fs "$MNT"
+	local there=0
+	if ext4_power_cut "$2"; then
+		"${@:3}" && there=1
+		umount_fs "$MNT"
+	else
+		note "cannot mount after the cut"
+	fi
+	check "$1, $2: what was synced is there" [ $there -eq 1 ]
 	check "$1, $2: e2fsck finds nothing" fsck_clean ext4 "$DISK_DEV"
 	disk_teardown
 }
@@ -275,24 +305,296 @@ run_appended() {
 	end appended "$1" has_all "$MNT/file"
 }
 
-run_truncated() {
-	fresh "$1,commit=60"
-	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+# truncating(options, file...) - each waits in the middle of truncate() for its data, of which
+# there are 256 KiB, until go_on(), while another file is synced
+truncating() {
+	local file files=("${@:2}") args=()
+	# With orphan_file there is no list that could end too early.
+	[ "${#files[@]}" -eq 1 ] || args=(-O ^orphan_file)
+	fresh "$1,commit=60" "${args[@]}"
+	for file in "${files[@]}"; do
+		ext4_io "$file" "pwrite -S 0x61 0 256k"
+	done
 	sync -f "$MNT"
 	began
 	chmod 600 "$MNT/other"
 	stand_still
-	ext4_io "$MNT/file" "pwrite -S 0x62 0 64k" "sync_range -w 0 64k"
+	for file in "${files[@]}"; do
+		ext4_io "$file" "pwrite -S 0x62 0 64k" "sync_range -w 0 64k"
+	done
 	loop_until in_flight || die "nothing is on its way"
 	PIDS=()
-	then_run truncate -s 0 "$MNT/file"
-	[ "$(stat -c %s "$MNT/file")" -eq 0 ] || die "it has not begun"
+	for file in "${files[@]}"; do
+		then_run truncate -s 0 "$file"
+		[ "$(stat -c %s "$file")" -eq 0 ] || die "it has not begun"
+	done
 	kill -0 "${PIDS[@]}" || die "it has ended"
 	then_run sync "$MNT/other"
 	go_on
 	all_succeed || die "fsync or truncate() fails"
 	tried
+	began
+}
+
+run_truncated() {
+	truncating "$1" "$MNT/file"
 	end truncated "$1" [ ! -s "$MNT/file" ]
+}
+
+# has_hole(file, [block]) - is there only this block of 'b', the 61st, and zeros before it?
+has_hole() {
+	local block=${2:-60}
+	[ "$(tr -d '\0' < "$1" | wc -c)" -eq 4096 ] && has "$1" b "$block"
+}
+
+run_truncated_written() {
+	truncating "$1" "$MNT/file"
+	ext4_io "$MNT/file" "pwrite -S 0x62 240k 4k" fsync
+	tried
+	end "truncated, then written" "$1" has_hole "$MNT/file"
+}
+
+# empty(file...)
+empty() {
+	[ "$(cat "$@" | wc -c)" -eq 0 ]
+}
+
+run_truncated_two() {
+	truncating "$1" "$MNT/file" "$MNT/dir/file"
+	chmod 644 "$MNT/other"
+	sync "$MNT/other"
+	tried
+	end "truncated, two" "$1" empty "$MNT/file" "$MNT/dir/file"
+}
+
+# nameless(file) - it is file descriptor 3, and has no name
+nameless() {
+	exec 3<> "$1" || die "cannot open $1"
+	rm "$1"
+}
+
+# end_nameless(what, options) - two results: the power is cut, with it open
+end_nameless() {
+	tried
+	wbdisk_set test cut 1
+	exec 3>&-
+	end "nameless, $1" "$2" [ "$(stat -c %a "$MNT/other")" -eq 600 ]
+}
+
+run_nameless() {
+	fresh "$1"
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+	sync -f "$MNT"
+	began
+	nameless "$MNT/file"
+	chmod 600 "$MNT/other"
+	sync "$MNT/other"
+	end_nameless "of an earlier transaction" "$1"
+
+	fresh "$1"
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+	nameless "$MNT/file"
+	chmod 600 "$MNT/other"
+	sync "$MNT/other"
+	end_nameless "of the same" "$1"
+
+	fresh "$1"
+	chmod 600 "$MNT/other"
+	xfs_io -T -c "pwrite -S 0x61 0 64k" -c fsync "$MNT" > "$WB_OUT/xfs_io" 2>&1 || die "no O_TMPFILE"
+	end_nameless "synced" "$1"
+}
+
+# run_tmpfile(options, [command of xfs_io between...])
+run_tmpfile() {
+	local args=() command
+	fresh "$1"
+	for command in "pwrite -S 0x62 0 64k" "${@:2}" "flink $MNT/file" fsync; do
+		args+=(-c "$command")
+	done
+	xfs_io -T "${args[@]}" "$MNT" > "$WB_OUT/xfs_io" 2>&1 || die "no O_TMPFILE"
+	# One that was to be synced without a name makes it a full commit.
+	if [ $# -eq 1 ]; then committed; else tried; fi
+	end "tmpfile${2:+, $2 before}" "$1" has "$MNT/file" b 0 16
+}
+
+run_reused() {
+	local inode
+	fresh "$1" -O ^orphan_file
+	# Two, the newest first in the list
+	ext4_io "$MNT/dir/file" "pwrite -S 0x61 0 64k"
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 64k"
+	inode=$(stat -c %i "$MNT/file")
+	exec 4<> "$MNT/dir/file"
+	rm "$MNT/dir/file"
+	nameless "$MNT/file"
+	sync -f "$MNT"
+	began
+	exec 3>&-
+	ext4_io "$MNT/file" "pwrite -S 0x62 60k 4k" fsync
+	[ "$(stat -c %i "$MNT/file")" -eq "$inode" ] || die "it has another inode number"
+	tried
+	wbdisk_set test cut 1
+	exec 4>&-
+	end reused "$1" has_hole "$MNT/file" 15
+}
+
+run_directory() {
+	fresh "$1"
+	mkdir "$MNT/new" "$MNT/new/dir"
+	ext4_io "$MNT/new/dir/file" "pwrite -S 0x62 0 4k" fsync
+	tried
+	end "directory, new" "$1" has "$MNT/new/dir/file" b 0
+
+	fresh "$1"
+	rmdir "$MNT/dir"
+	chmod 600 "$MNT/other"
+	sync "$MNT/other"
+	tried
+	end "directory, removed" "$1" [ ! -e "$MNT/dir" ]
+
+	fresh "$1"
+	chmod 700 "$MNT/dir"
+	ext4_io "$MNT/dir/file" "pwrite -S 0x62 0 4k" fsync
+	end "directory, changed" "$1" mode_is 700 "$MNT/dir"
+}
+
+# mode_is(mode, file)
+mode_is() {
+	local mode
+	mode=$(stat -c %a "$2")
+	note "mode $mode"
+	[ "$mode" = "$1" ]
+}
+
+# append(file, blocks) - with O_DIRECT, each is synced
+append() {
+	local n args=()
+	for ((n = 0; n < $2; n++)); do
+		args+=(-c "pwrite -S 0x62 $((4 * n))k 4k" -c fsync)
+	done
+	xfs_io -f -d "${args[@]}" "$1" > /dev/null
+}
+
+run_appenders() {
+	local fast
+	fresh "$1" -O orphan_file
+	append "$MNT/one" $APPENDED &
+	PIDS=("$!")
+	append "$MNT/two" $APPENDED &
+	PIDS+=("$!")
+	all_succeed || die "O_DIRECT"
+	fast=$(($(commits) - COMMITS))
+	note "$fast fast commits, $(($(commits ineligible) - INELIGIBLE)) in full"
+	check "appenders, $1: they are fast commits" [ $fast -ge $((APPENDED / 2)) ]
+	end appenders "$1" eval "has $MNT/one b 0 $APPENDED && has $MNT/two b 0 $APPENDED"
+}
+
+run_quota() {
+	local user
+	fresh "$1" -O quota
+	for user in {1000..1060}; do
+		ext4_io "$MNT/dir/$user" "pwrite -S 0x62 0 4k"
+		chown "$user" "$MNT/dir/$user"
+	done
+	sync "$MNT/dir/1060"
+	tried
+	end "quota, new users" "$1" has "$MNT/dir/1060" b 0
+
+	fresh "$1" -O quota
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 4k" fsync
+	tried
+	end "quota, one" "$1" has "$MNT/file" b 0
+}
+
+run_indirect() {
+	fresh "$1" -O ^extent,^64bit
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 16k" fsync
+	tried
+	end indirect "$1" has "$MNT/file" b 0 4
+}
+
+run_migrated() {
+	fresh "$1" -O ^extent,^64bit
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 16k"
+	umount_fs "$MNT"
+	tune2fs -O extent "$DISK_DEV" > /dev/null || die "no extents"
+	ext4_mount "$1"
+	chmod 600 "$MNT/other"
+	sync -f "$MNT"
+	began
+	chattr +e "$MNT/file" || die "it cannot be changed"
+	chmod 600 "$MNT/file"
+	sync "$MNT/file"
+	tried
+	end migrated "$1" has "$MNT/file" b 0 4
+}
+
+# has_no_attribute(file)
+has_no_attribute() {
+	has "$1" b 0 && [ -z "$(getfattr -d "$1" 2> /dev/null)" ]
+}
+
+run_attribute() {
+	local inode
+	fresh "$1"
+	ext4_io "$MNT/file" "pwrite -S 0x61 0 4k"
+	setfattr -n user.secret -v old "$MNT/file" || die "no attribute"
+	inode=$(stat -c %i "$MNT/file")
+	sync -f "$MNT"
+	began
+	rm "$MNT/file"
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 4k" fsync
+	[ "$(stat -c %i "$MNT/file")" -eq "$inode" ] || die "it has another inode number"
+	committed
+	end attribute "$1" has_no_attribute "$MNT/file"
+
+	fresh "$1"
+	: > "$MNT/file"
+	setfattr -n user.large -v "$(printf %0500d 1)" "$MNT/file" || die "no attribute"
+	sync -f "$MNT"
+	began
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 4k" fsync
+	committed
+	end "attribute, a block" "$1" has "$MNT/file" b 0
+}
+
+run_bigalloc() {
+	fresh_any "$1" -O bigalloc -C 16384
+	ext4_io "$MNT/dir/file" "pwrite -S 0x62 0 64k"
+	sync -f "$MNT"
+	ext4_io "$MNT/file" "pwrite -S 0x62 4k 4k" fsync
+	ext4_io "$MNT/dir/file" "fpunch 4k 4k" "fpunch 24k 20k" fsync
+	end bigalloc "$1" has "$MNT/dir/file" b 0 1
+}
+
+run_preallocated() {
+	fresh "$1"
+	ext4_io "$MNT/file" "pwrite -S 0x62 0 64k" "falloc -k 64k 90m"
+	sync -f "$MNT"
+	began
+	ext4_io "$MNT/file" "truncate 64k"
+	ext4_io "$MNT/dir/file" "pwrite -S 0x63 0 60m" fsync
+	tried
+	end preallocated "$1" has "$MNT/dir/file" c 0 15360
+}
+
+run_resized() {
+	local n
+	EXT4_SIZE=$SMALL fresh "$1,commit=60" -b 1024 -G 2
+	: > "$MNT/file"
+	ext4_fill || die "it has blocks left"
+	chmod 600 "$MNT/other"
+	sync -f "$MNT"
+	began
+	resize2fs "$DISK_DEV" > "$WB_OUT/resize" 2>&1 &
+	PIDS=("$!")
+	for ((n = 0; n < 3000; n++)); do
+		! xfs_io -c "pwrite -S 0x62 0 16k" -c fsync "$MNT/file" > "$WB_OUT/xfs_io" 2>&1 || break
+		kill -0 "${PIDS[0]}" 2> /dev/null || break
+	done
+	wbdisk_set test cut 1
+	wait
+	end resized "$1" has "$MNT/file" b 0 4
 }
 
 run_evicted() {
@@ -398,7 +700,7 @@ run_emptied_data() {
 
 wb_begin
 need_wbdisk
-ktap_set_plan $((2 * 13 + 5))
+ktap_set_plan $((2 * 34 + 6))
 run_frozen delalloc
 run_many delalloc
 run_moved nodelalloc
@@ -407,13 +709,28 @@ run_linked delalloc
 run_named nodelalloc
 run_appended nodelalloc
 run_truncated delalloc
+run_truncated_written delalloc
+run_truncated_two delalloc
+run_nameless delalloc
+run_tmpfile delalloc
+run_tmpfile delalloc fsync
+run_reused delalloc
+run_directory delalloc
+run_appenders delalloc
+run_quota delalloc
+run_migrated delalloc
+run_attribute delalloc
+run_bigalloc delalloc
+run_preallocated delalloc,data=writeback
+run_resized delalloc
 run_evicted delalloc
 run_shifted delalloc fcollapse
 run_shifted delalloc finsert
 run_aborted delalloc
 run_zeroed nodelalloc
 run_zeroed delalloc,dioread_lock
-# The last: where it fails, nothing can be unmounted.
+# The last: where they fail, the kernel dies, or nothing can be unmounted.
+run_indirect delalloc
 run_emptied_data nodelalloc
 run_emptied delalloc sync "$WB_DIR/ext4_checkpoint"
 run_emptied delalloc "$WB_DIR/ext4_checkpoint" sync
