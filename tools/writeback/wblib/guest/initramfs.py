@@ -58,7 +58,7 @@ TRACERS = {"xfsdist": "libbpf-tools", "ext4dist": "libbpf-tools", "biolatency": 
 # Only in the guest of the flavour btrfs.
 BTRFS = {"mkfs.btrfs": "btrfs-progs"}
 # Packages that are not called like their program.
-PACKAGES = {"fs_mark": "fsmark"}
+PACKAGES = {"fs_mark": "fsmark", "getfattr": "attr", "setfattr": "attr"}
 DBENCH_LOAD = "/usr/share/dbench/client.txt"
 STDBUF_LIB = "/usr/libexec/coreutils/libstdbuf.so"
 MIN_FREE_GIB = 2
