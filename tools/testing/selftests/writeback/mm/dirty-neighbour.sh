@@ -8,11 +8,13 @@
 #	cgroup	to the stick, each in a cgroup of its own
 #	none	to the stick, both without a cgroup: they share its pace, but with a time
 #		limit one that dirties less than its share goes on
+#	short	the same with a time limit so short that the least limit in pages stands for
+#		longer, a MiB at a time
 #	many	many light writers, who together dirty more than the stick writes
 # Each without a time limit and with one of all disks, where there is such a limit; of
 # device and apart the stick stands still, of the others it is slow, and then stands
 # still, where who writes to it can but wait, sooner or later, but no longer than it does.
-# The part many is only with a limit.
+# The part many is only with a limit, and the stick of short only slow.
 
 # "$!" is no array, whatever was sourced before.
 # shellcheck disable=SC2128
@@ -24,9 +26,11 @@
 # shellcheck source=../lib/cgroup.sh
 . "$WB_DIR/lib/cgroup.sh"
 
-readonly LIMIT_MS=3000 HEAVY_S=15 STALL_MS=40000
+readonly LIMIT_MS=3000 SHORT_MS=300 HEAVY_S=15 STALL_MS=40000
 # 1 MiB/s for half a minute, and what it has to wait.
 readonly LIGHT_KIB=512 LIGHT_ROUNDS=60 LIGHT_PAUSE_S=.5
+# Its first MiB is that of a new task, which has nothing left of its share.
+readonly SHORT_KIB=1024 SHORT_ROUNDS=30 SHORT_PAUSE_S=1 SHORT_LIGHT_MS=1000
 # A hundredth of the time; of two tasks that share a pace without a time limit, each
 # moment in which the disk cleans nothing is for both, a tenth.
 readonly LIGHT_MS=300 SHARED_MS=3000
@@ -40,7 +44,7 @@ about wall 75
 about programs awk dd
 about kernel CGROUPS MEMCG BLK_CGROUP CGROUP_WRITEBACK FTRACE
 about series
-case_parts device apart cgroup none many
+case_parts device apart cgroup none short many
 axis fs xfs 'xfs|ext4' "file system of the disks"
 measures slept_X_W_L ms lower \
 	"how long it slept while it wrote 30 MiB, half a minute's work; X: part, W: the stick is slow or still, L: time limit on or off"
@@ -50,14 +54,15 @@ measures dirty_many_mean bytes lower "the same, mean"
 case_parse "$@"
 OPT[disk]=fifo OPT[disk-set]="" OPT[dir]=""
 
-# light(directory) - by one task: what one that has just begun may do says little
+# light(directory, KiB, rounds, pause in s, block) - by one task: what one that has
+# just begun may do says little
 light() {
 	local i
-	for ((i = 0; i < LIGHT_ROUNDS; i++)); do
-		head -c "${LIGHT_KIB}k" /dev/zero
-		sleep "$LIGHT_PAUSE_S"
-	done | "$LIGHT" bs=64k iflag=fullblock of="$1/light" status=none
-	[ "$(stat -c %s "$1/light")" -eq $((LIGHT_ROUNDS * LIGHT_KIB * 1024)) ]
+	for ((i = 0; i < $3; i++)); do
+		head -c "${2}k" /dev/zero
+		sleep "$4"
+	done | "$LIGHT" bs="$5" iflag=fullblock of="$1/light" status=none
+	[ "$(stat -c %s "$1/light")" -eq $(($3 * $2 * 1024)) ]
 }
 
 # in_group(name, cmd...) - in that cgroup, if there is a name; in a subshell
@@ -68,13 +73,18 @@ in_group() {
 
 # beside(part, slow|still, label, where, heavy's cgroup, light's cgroup) - SLEPT: ms
 beside() {
-	local name=$1$2$3
+	local name=$1$2$3 limit=$LIMIT_MS
+	local light=("$LIGHT_KIB" "$LIGHT_ROUNDS" "$LIGHT_PAUSE_S" 64k)
+	if [ "$1" = short ]; then
+		limit=$SHORT_MS
+		light=("$SHORT_KIB" "$SHORT_ROUNDS" "$SHORT_PAUSE_S" 1M)
+	fi
 	disk_beside "${OPT[fs]}" "$name" usb-stick
 	disk_beside "${OPT[fs]}" "other$name" fifo link_mbps=200
 	DISK_NAME=wbd-$name
 	if [ "$3" = on ]; then
-		bdi_set max_drain_ms "$LIMIT_MS" || die "cannot set max_drain_ms"
-		bdi_set max_drain_ms "$LIMIT_MS" "wbd-other$name" || die "cannot set max_drain_ms"
+		bdi_set max_drain_ms "$limit" || die "cannot set max_drain_ms"
+		bdi_set max_drain_ms "$limit" "wbd-other$name" || die "cannot set max_drain_ms"
 	fi
 	[ -z "$5" ] || cgroup_create "$5"
 	[ -z "$6" ] || cgroup_create "$6"
@@ -85,7 +95,7 @@ beside() {
 	[ "$2" = slow ] || wbdisk_set "$name" stall_ms "$STALL_MS"
 	throttle_trace_clear
 	kill -0 "$WRITER" || die "the heavy writer is gone"
-	(in_group "$6" light "/mnt/$4$name") || die "the light writer failed"
+	(in_group "$6" light "/mnt/$4$name" "${light[@]}") || die "the light writer failed"
 	read -r SLEPT _ < <(throttle_trace_sum "$WB_OUT/throttle_$name.txt")
 	metric "slept_$1_$2_$3" "$SLEPT"
 	metric "dirty_$1_$2_$3" "$(dirty_bytes)"
@@ -125,6 +135,10 @@ test_cgroup() {
 test_none() {
 	both none slow "$SHARED_MS" "$LIGHT_MS" ""
 	both none still "" "$STALL_MS" ""
+}
+
+test_short() {
+	both short slow "$SHARED_MS" "$SHORT_LIGHT_MS" ""
 }
 
 # many_writer(number) - one task, which begins at a time of its own
@@ -168,7 +182,7 @@ test_many() {
 	disk_drop many
 }
 
-declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=3 [many]=2)
+declare -A RESULTS=([device]=2 [cgroup]=4 [apart]=2 [none]=3 [short]=2 [many]=2)
 wb_begin
 need_wbdisk
 cgroups_check
