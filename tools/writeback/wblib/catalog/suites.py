@@ -180,6 +180,7 @@ _STRESS = _cells(
     "log-writes configs=6 points=40",
     "ext4-powercut cuts=10",
     "ext4-fastcommit",
+    "ext4-fastcommit replay=e2fsck",
     "ext4-names rounds=63",
     "ext4-names rounds=21 journal=plain",
     "ext4-model ops=4000 formats=all",

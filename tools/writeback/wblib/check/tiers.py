@@ -200,7 +200,8 @@ MAINLINE = ("wbdisk-kunit", "wbdisk", "read-latency disk=fifo", "read-latency di
                 "trim")),
             "ext4-inline", "ext4-powercut", "ext4-fastcommit", "dirty-limits", "dirty-time part=stick")
 # Random work that must lose nothing, where the stock kernel of that line does, and neighbours that must not wait.
-MAINLINE_PATCHED = ("ext4-model", "ext4-names", "powercut cuts=20", "log-writes", "dirty-neighbour")
+MAINLINE_PATCHED = ("ext4-fastcommit replay=e2fsck", "ext4-model", "ext4-names", "powercut cuts=20", "log-writes",
+                    "dirty-neighbour")
 
 
 def mainline(seed: int) -> Iterator[Verdict]:

@@ -28,6 +28,7 @@ about replays "none: looks for lost, stale or misplaced names and data; fails on
 about wall 60
 about programs awk e2fsck mke2fs
 about series
+axis replay kernel 'kernel|e2fsck' "who replays the journal after the cut"
 axis rounds 21 1..9999 "how many rounds"
 axis first 0 0..9999 "number of the first round"
 axis ms 4000 '100..999999 ms' "longest time before the power is cut"

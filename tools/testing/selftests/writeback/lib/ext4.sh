@@ -51,6 +51,7 @@ ext4_remount() {
 }
 
 # ext4_power_cut(options) - power off and on, mount; 1 if that fails
+#	A case with an axis "replay" of kernel and e2fsck has the journal replayed by that.
 ext4_power_cut() {
 	wbdisk_set test cut 1
 	# Who still syncs a file keeps it busy until that has failed.
@@ -58,6 +59,11 @@ ext4_power_cut() {
 	wbdisk_set test power 0
 	wbdisk_set test power 1
 	loop_until [ -b "$DISK_DEV" ]
+	if [ "${OPT[replay]:-kernel}" = e2fsck ]; then
+		# As at boot
+		e2fsck -p "$DISK_DEV" > "$WB_OUT/replay" 2>&1 ||
+			[ $? -eq 1 ] || note_file "$WB_OUT/replay"
+	fi
 	ext4_mount "$1"
 }
 
