@@ -189,6 +189,7 @@ SPLAT='BUG:|WARNING:|Oops|general protection fault|INFO: task .* blocked|Call Tr
 KNOWN_RACES='atime_needs_update / inode_update_timestamps|xas_clear_mark / xas_find_marked'
 KNOWN_RACES+='|tick_nohz_handler / tick_nohz_idle_got_tick|xfs_file_write_iter / xfs_file_write_iter'
 KNOWN_RACES+='|xfs_log_reserve / xfs_log_reserve|__xfs_trans_commit / __xfs_trans_commit'
+KNOWN_RACES+='|copy_page_to_iter / folio_batch_move_lru|folio_set_bh / lru_add'
 
 # dmesg_mark() - start of the messages that dmesg_new looks at
 dmesg_mark() {
